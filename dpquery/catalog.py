@@ -21,7 +21,7 @@ from dpquery.budget.ledger.report import COLUMNS, row
 from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.core.arrow import table_of
-from dpquery.core.events import Composed, Event, Refined
+from dpquery.core.events import Event, Refined, releases
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
 from dpquery.errors import nearest, refusal, shown
@@ -41,23 +41,14 @@ def remarks(entries: Sequence[Entry], policy: Policy) -> list[str]:
 
 
 def _remarks(entry: Entry, names: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    before = sum((_before(event) for event in entry.events), Fraction(0))
-    if before:
+    refined = (one for one in releases(entry.events) if isinstance(one, Refined))
+    if before := sum((one.before for one in refined), Fraction(0)):
         yield f"refines the answer at {decimal_text(before)}"
     touched = entry.touched
     if touched is not None and touched.column in names:
         yield f"on {replace(touched, names=names[touched.column]).named}"
     elif touched is not None:
         yield "on parts as they were then"
-
-
-def _before(event: Event) -> Fraction:
-    match event:
-        case Refined(before, _):
-            return before
-        case Composed(parts):
-            return sum(map(_before, parts), Fraction(0))
-    return Fraction(0)
 
 
 def tables(policy: Policy) -> pa.Table:

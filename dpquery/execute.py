@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Account, Charge, Limits, Receipt
+from dpquery.budget.ledger.charge import Account, Ceilings, Charge, Receipt
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.limits import Standing, more_of
 from dpquery.budget.parallel import EVERYBODY, Touched
@@ -75,7 +75,7 @@ class Payer:
     policy: Policy
     ledger: Ledger
     account: Account
-    limits: Limits
+    limits: Ceilings
     log: FaultLog
     """Where the owner reads what went wrong."""
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpquery import catalog as catalogue
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Account, Charge, FailureLimit, Limits, Receipt
+from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.prices import Prices
@@ -82,7 +82,7 @@ class Session:
     ) -> None:
         self._policy = policy
         self._account = Account(analyst, secrets.token_hex(8))
-        limits = Limits(
+        limits = Ceilings(
             policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 
 from dpquery import functions, rowfunctions
-from dpquery.errors.pages import PAGES, Code
 from dpquery.functions.base import DPFunction, Expression
 from dpquery.policy import keys
 from dpquery.policy.document import written
@@ -19,37 +18,6 @@ from dpquery.sql.postprocess.functions import NAMES as RESULTS
 from tests.docs import follow, picture
 
 ROOT = Path(__file__).resolve().parent.parent
-
-_FAMILIES = {
-    "1": "parse: not a query of this language",
-    "2": "bind: a table, column, function or argument is unknown or misused",
-    "3": "check: an answer would break the promise",
-    "4": "plan: policy and query state too little",
-    "5": "charge: a limit would be passed",
-    "6": "the policy, the ledger, or the arguments of connect",
-    "7": "reading broke off after the charge",
-    "8": "the session, and what Python hands to it",
-    "9": "mistakes of dpquery or of the machine",
-}
-
-
-def errors_page() -> str:
-    """Return the text of docs/errors.md."""
-    parts = [
-        "# Codes",
-        "`make docs` writes this from `dpquery/errors/pages.py`; "
-        "`dpquery explain DPQ301` prints one.",
-    ]
-    for digit, pages in groupby(PAGES, key=lambda page: page.code[3]):
-        parts += [f"## {digit}xx, {_FAMILIES[digit]}", *map(_entry, pages)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _entry(page: Code) -> str:
-    return (
-        f"### {page.code}: {page.title}\n\n{page.meaning}\n\n"
-        f"```text\n{page.example}\n```\n\n{page.remedy}"
-    )
 
 
 def functions_page() -> str:
@@ -149,7 +117,6 @@ def _key(key: keys.Key) -> str:
 
 
 GENERATED: dict[Path, Callable[[], str]] = {
-    ROOT / "docs" / "errors.md": errors_page,
     ROOT / "docs" / "functions.md": functions_page,
     ROOT / "docs" / "policy.md": policy_page,
     ROOT / "docs" / "noise.svg": picture.picture,

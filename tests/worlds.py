@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.ledger.charge import Account, Limits, Receipt
+from dpquery.budget.ledger.charge import Account, Ceilings, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source import Source, Span
@@ -34,8 +34,8 @@ from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 
 MOST = Loss(Fraction(10**9), Fraction(1, 2))
-LIMITS = Limits(Ceiling(MOST))
-IN_EITHER = Limits(Ceiling(MOST, Fraction(1, 4), Fraction(10**9)))
+LIMITS = Ceilings(Ceiling(MOST))
+IN_EITHER = Ceilings(Ceiling(MOST, Fraction(1, 4), Fraction(10**9)))
 """For releases that were asked for in epsilon, or in rho."""
 ALICE = Account("alice", "session of alice")
 

@@ -14,12 +14,13 @@ from typing import Final
 from dpquery.core.events import (
     Approximate,
     BoundedRange,
-    Composed,
     Concentrated,
     Event,
     Gaussian,
     Pure,
     Refined,
+    Release,
+    releases,
 )
 from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.errors import internal
@@ -56,22 +57,17 @@ def basic(events: Iterable[Event]) -> Loss:
     Of releases that were asked for in rho, it adds what that implies for each alone.
 
     >>> from fractions import Fraction
-    >>> basic([Pure(Fraction(1, 2)), Composed((Pure(Fraction(1, 4)), Pure(Fraction(1, 4))))])
+    >>> basic([Pure(Fraction(1, 2)), BoundedRange(Fraction(1, 2))])
     Loss(epsilon=Fraction(1, 1), delta=Fraction(0, 1))
 
     Raises:
         InternalError: an event is unknown, or would give loss back.
     """
-    return sum((_basic(event) for event in events), NO_LOSS)
-
-
-def _basic(event: Event) -> Loss:
-    match event:
-        case Concentrated(_, epsilon, delta):
-            return Loss(epsilon, delta)
-        case Composed(parts):
-            return basic(parts)
-    return _additive(event).loss
+    losses = (
+        Loss(one.epsilon, one.delta) if isinstance(one, Concentrated) else _additive(one).loss
+        for one in releases(events)
+    )
+    return sum(losses, NO_LOSS)
 
 
 def additive(events: Iterable[Event]) -> Spent:
@@ -92,11 +88,11 @@ def additive(events: Iterable[Event]) -> Spent:
     Raises:
         InternalError: an event is unknown, or would give loss back.
     """
-    return sum((_additive(event) for event in events), NOTHING)
+    return sum(map(_additive, releases(events)), NOTHING)
 
 
-def _additive(event: Event) -> Spent:
-    match event:
+def _additive(release: Release) -> Spent:
+    match release:
         case Pure(epsilon):
             return _spent(Loss(epsilon), epsilon**2 / 2)
         case BoundedRange(epsilon):
@@ -109,8 +105,6 @@ def _additive(event: Event) -> Spent:
             return _spent(Loss(epsilon, delta), epsilon**2 / 2)
         case Refined(before, after):
             return _spent(Loss(after - before), after**2 / 2)
-        case Composed(parts):
-            return additive(parts)
         case _:
             raise internal("an accountant knows every event that it is given")
 

@@ -2,6 +2,17 @@
 
 A pure function of charge, limits and totals (I6): it reads no ledger and no data. Every limit
 has to hold; equality passes.
+
+A limit admits a charge if, with it, all epsilons add up to the limit's epsilon or less, *or*
+all rho to the limit's rho. Both sums only grow, so that what keeps one of them always kept it:
+every path of questions ends within a filter that alone is sound, and the two share no delta.
+
+* Where epsilons keep the limit, no answer's odds change by more, but for what the deltas of
+  releases allow; that bad luck is counted in `drawn`, whichever sum keeps the limit.
+* Where rho does, the odds change by more with probability `converted` at most.
+
+So the whole is (epsilon, drawn + converted)-private, and so it is for questions that follow
+from answers. Stating the smaller of two converted losses instead, path by path, is not.
 """
 
 from __future__ import annotations
@@ -12,30 +23,13 @@ from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 
 from dpquery.budget.accountant import RHO_UNIT, Spent, additive, basic
-from dpquery.budget.ledger.charge import Charge, FailureLimit, Limits
+from dpquery.budget.ledger.charge import Ceilings, Charge, FailureLimit
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.parallel import EITHER, EVERYBODY, Counting, Touched
-from dpquery.core.events import BoundedRange, Composed, Concentrated, Event, Pure
+from dpquery.core.events import BoundedRange, Concentrated, Event, Pure, releases
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, Loss, decimal_text
-from dpquery.core.source import Span
 from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import BudgetRefused, Diagnostic, Worded
-
-# How a limit stands: what counts against it, what is left, and what it still admits.
-#
-# A charge is admitted if, with it, all epsilons add up to the limit's epsilon or less, *or*
-# all rho to the limit's rho. Both sums only grow, so that what keeps one of them always
-# kept it: every path of questions ends within a filter that alone is sound, and the two
-# share no delta.
-#
-# * Where epsilons keep the limit, no answer's odds change by more, but for what the deltas of
-#   releases allow; that bad luck is counted in `drawn`, whichever sum keeps the limit.
-# * Where rho does, the odds change by more with probability `converted` at most.
-#
-# So the whole is (epsilon, drawn + converted)-private, and so it is for questions that
-# follow from answers. Stating the smaller of two converted losses instead, path by path, is
-# not.
-
 
 SHORT = 6
 """Digits of an epsilon that comes from a rho: it is a root, and rarely a short number."""
@@ -115,127 +109,8 @@ def root_below(square: Fraction, digits: int) -> Fraction:
     return Fraction(root)
 
 
-# What a refused statement could ask for instead, as text to be pasted.
-#
-# A pure function of charge and limits, as the refusal is (I6).
-
-
-_PASTED_DIGITS = 12
-"""Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
-
-_Standings = tuple[Sequence[Standing], Fraction | None]
-"""The limits as they stand, and that of one query."""
-
-
-def offer(charge: Charge, limits: _Standings) -> tuple[str, ...]:
-    """Return lines after `try:`; none where no epsilon would do.
-
-    They hold the call under the caret, with the most that fits beside the others; or, where
-    the others are too much already, the whole statement with all epsilons smaller.
-    """
-    calls, paid = charge.calls, charge.paid
-    losses = [basic(events).epsilon for events in calls]
-    dearest = losses.index(max(losses))
-    others = tuple(e for n, events in enumerate(calls) if n != dearest for e in events)
-    fitting = asked_in(calls[dearest]) * _factor(calls[dearest], others, limits)
-    if (
-        charge.retry is not None
-        and fitting >= EPSILON_MIN
-        and _scales(calls[dearest], paid[dearest])
-    ):
-        before, after = charge.retry
-        beside = " beside the other calls" if basic(others).epsilon else ""
-        written = _pasted(fitting + paid[dearest])
-        return f"{before}{written}{after}", f"that is the most that fits{beside}"
-    factor, spans = _factor(charge.events, (), limits), dict.fromkeys(charge.epsilons)
-    if (
-        not additive(charge.events).summed
-        or any(paid)
-        or len(spans) < 2
-        or min(losses) * factor < EPSILON_MIN
-    ):
-        return ()
-    text = charge.query
-    for loss, span in sorted(zip(losses, spans, strict=True), key=_from_the_end):
-        text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
-    return *text.splitlines(), "that is the most that fits, in the same proportions"
-
-
-def _scales(call: Sequence[Event], paid: Fraction) -> bool:
-    """Say whether all releases of a call lose less in the same measure if it asks for less."""
-    return not paid or len(set(call)) == 1
-
-
-def asked_in(call: Sequence[Event]) -> Fraction:
-    """Return what is written in a call: its epsilon, or its rho."""
-    if all(isinstance(event, Concentrated) for event in call):
-        return additive(call).rho
-    return basic(call).epsilon
-
-
-def _from_the_end(call: tuple[Fraction, Span]) -> int:
-    return -call[1].start
-
-
-def _factor(part: Sequence[Event], others: Sequence[Event], limits: _Standings) -> Fraction:
-    """Return the largest factor that the epsilons of a part may have; 0 where none may."""
-    standings, cap = limits
-    asked, beside = additive(part), additive(others)
-
-    def kept(standing: Standing) -> Fraction:
-        by_epsilon = Fraction(0)
-        if asked.summed and beside.summed:
-            by_epsilon = (standing.left_as_epsilon - beside.loss.epsilon) / asked.loss.epsilon
-        return max(
-            by_epsilon, _by_rho(part, max(standing.left_as_rho - beside.rho, Fraction(0)))
-        )
-
-    factors = [kept(standing) for standing in standings]
-    if cap is not None:
-        factors.append(_below_cap(part, max(cap - basic(others).epsilon, Fraction(0))))
-    return max(Fraction(0), min(factors))
-
-
-def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
-    match part:
-        case [Concentrated(rho, _, delta)]:
-            return rho_below(room, delta) / rho
-    return room / basic(part).epsilon
-
-
-def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
-    """Return the factor at which a part has a rho; 0 where that is not known."""
-    if len(part) > 1:  # each share of a rho that is parted is rounded up, by less than a unit
-        room = max(room - Fraction(len(part), RHO_UNIT), Fraction(0))
-    ratio = room / additive(part).rho
-    if all(isinstance(event, Concentrated) for event in part):
-        return ratio
-    return root_below(ratio, SHORT) if all(map(_quadratic, part)) else Fraction(0)
-
-
-def _quadratic(event: Event) -> bool:
-    """Return whether half of the epsilon is surely a quarter of the rho."""
-    match event:
-        case Pure() | BoundedRange():
-            return True
-        case Composed(parts):
-            return all(_quadratic(part) for part in parts)
-    return False
-
-
-def _pasted(number: Fraction) -> str:
-    """Write a positive number as a short decimal that is not above it.
-
-    >>> _pasted(Fraction(13, 10)), _pasted(Fraction(2, 3)), _pasted(Fraction(1, 10**9))
-    ('1.3', '0.666666666666', '0.000000001')
-    """
-    with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
-        cut = Decimal(number.numerator) / Decimal(number.denominator)
-    return f"{cut.normalize():f}"
-
-
 def binding(
-    limits: Limits,
+    ceilings: Ceilings,
     totals: Totals,
     counting: Counting = EITHER,
     touched: Touched | None = EVERYBODY,
@@ -245,7 +120,7 @@ def binding(
     Limits that a policy made stricter can be passed already. Of those passed as far, it is the
     one nearest to the analyst.
     """
-    return _least(_standings(limits, totals, counting, touched))
+    return _least(_standings(ceilings, totals, counting, touched))
 
 
 def _least(standings: list[Standing]) -> Standing:
@@ -256,13 +131,13 @@ def _least(standings: list[Standing]) -> Standing:
 
 
 def _standings(
-    limits: Limits, totals: Totals, counting: Counting, touched: Touched | None
+    ceilings: Ceilings, totals: Totals, counting: Counting, touched: Touched | None
 ) -> list[Standing]:
     """Return how each limit stands for a charge on some parts of the units, or on all."""
     scopes = (
-        ("session", limits.session, totals.session),
-        ("analyst", limits.analyst, totals.analyst),
-        ("policy", limits.policy, totals.policy),
+        ("session", ceilings.session, totals.session),
+        ("analyst", ceilings.analyst, totals.analyst),
+        ("policy", ceilings.policy, totals.policy),
     )
     return [
         Standing(name, ceiling, _against(ceiling, total, counting, touched), total.charges)
@@ -293,7 +168,7 @@ def _against(
 def require_within(
     charge: Charge,
     asked: Spent,
-    limits: Limits,
+    ceilings: Ceilings,
     totals: Totals,
     counting: Counting = EITHER,
 ) -> None:
@@ -305,15 +180,15 @@ def require_within(
     """
     if not charge.events:
         return
-    standings = _standings(limits, totals, counting, charge.touched)
-    alone = counting.kept(charge.touched) is not None
-    request = _Request(charge, standings, limits.query, alone)
-    if limits.query is not None and request.asked.epsilon > limits.query:
-        raise request.above_one_query(limits.query)
+    standings = _standings(ceilings, totals, counting, charge.touched)
+    alone = counting.counted_on(charge.touched) is not None
+    request = _Request(charge, standings, ceilings.query, alone)
+    if ceilings.query is not None and request.asked > ceilings.query:
+        raise request.above_one_query(ceilings.query)
     passed = [standing for standing in standings if not standing.admits(asked)]
     if passed:
         less = charge.if_weighed
-        weighed = _standings(limits, totals, counting, less) if less else []
+        weighed = _standings(ceilings, totals, counting, less) if less else []
         fits = less if all(one.admits(asked) for one in weighed) else None
         raise request.above_epsilon(_least(passed), fits)
     if drawn := asked.loss.delta:
@@ -360,19 +235,22 @@ def crowded(charge: Charge, limit: FailureLimit) -> BudgetRefused:
     )
 
 
-def _stopped(
-    charge: Charge, code: str, title: str, why: tuple[str, ...], remedy: tuple[str, ...]
-) -> BudgetRefused:
+def _stopped(charge: Charge, code: str, title: str, *lines: tuple[str, ...]) -> BudgetRefused:
     asked = basic(charge.events).epsilon
-    label = f"asks for {decimal_text(asked)}"
-    return BudgetRefused(
-        Diagnostic(code, title, charge.span, label, why, remedy), asked, Fraction(0)
-    )
+    diagnostic = Diagnostic(code, title, charge.span, f"asks for {decimal_text(asked)}", *lines)
+    return BudgetRefused(diagnostic, asked, Fraction(0))
+
+
+_PASTED_DIGITS = 12
+"""Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A charge that is refused, and what could be asked for instead."""
+    """A charge that is refused, and what could be asked for instead, as text to be pasted.
+
+    That too is a function of charge and limits alone (I6).
+    """
 
     charge: Charge
     standings: list[Standing]
@@ -381,50 +259,36 @@ class _Request:
     """Whether it is on the parts that it touches, and on no others."""
 
     @property
-    def asked(self) -> Loss:
-        """What the charge would spend, as the analyst reads it."""
-        return basic(self.charge.events)
+    def asked(self) -> Fraction:
+        """The epsilon that the charge would spend, as the analyst reads it."""
+        return basic(self.charge.events).epsilon
 
     @property
-    def label(self) -> str:
-        """What the call under the caret asks for, beside what it was paid for before."""
-        calls = zip(self.charge.calls, self.charge.paid, strict=True)
-        dearest, paid = max(calls, key=lambda call: basic(call[0]).epsilon)
-        if not paid:
-            return f"asks for {decimal_text(basic(dearest).epsilon)}"
-        rho = "rho=" if all(isinstance(event, Concentrated) for event in dearest) else ""
-        return f"asks for {rho}{decimal_text(asked_in(dearest))} more than before"
-
-    @property
-    def most(self) -> Fraction:
-        """The largest epsilon that a whole query could have now."""
-        left = _least(self.standings).left.epsilon
-        return left if self.cap is None else min(self.cap, left)
+    def dearest(self) -> int:
+        """Which call asks for most: it is under the caret."""
+        losses = [basic(call).epsilon for call in self.charge.calls]
+        return losses.index(max(losses))
 
     def above_one_query(self, cap: Fraction) -> BudgetRefused:
-        asked, limit = decimal_text(self.asked.epsilon), decimal_text(cap)
-        diagnostic = Diagnostic(
+        asked, limit = decimal_text(self.asked), decimal_text(cap)
+        return self._refused(
             "DPQ502",
             f"this query would spend {asked}, and one query may spend {limit}",
-            self.charge.span,
-            self.label,
             (f"the policy limits every query to {limit}, however much is left.",),
             self._offer() or ("split the query, or ask for less",),
         )
-        return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
     def above_epsilon(self, limit: Standing, weighed: Touched | None) -> BudgetRefused:
-        asked, left = decimal_text(self.asked.epsilon), decimal_text(limit.left.epsilon)
+        asked, left = decimal_text(self.asked), decimal_text(limit.left.epsilon)
         spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
-        diagnostic = Diagnostic(
+        only = "or, with weights='table' in each call, only {} is charged"
+        also = () if weighed is None else (only.format(weighed.named),)
+        return self._refused(
             "DPQ501",
             f"this query would spend {asked}, and {left} is left",
-            self.charge.span,
-            self.label,
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *_weighed(weighed)),
+            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *also),
         )
-        return BudgetRefused(diagnostic, self.asked.epsilon, self.most)
 
     def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
         asked, left = decimal_text(drawn), decimal_text(limit.left_of_delta)
@@ -439,6 +303,24 @@ class _Request:
         )
         return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
 
+    def _refused(
+        self, code: str, title: str, why: tuple[str, ...], remedy: tuple[str, ...]
+    ) -> BudgetRefused:
+        """Refuse an epsilon; what is left is the most that a whole query could have now."""
+        left = _least(self.standings).left.epsilon
+        diagnostic = Diagnostic(code, title, self.charge.span, self._label(), why, remedy)
+        return BudgetRefused(
+            diagnostic, self.asked, left if self.cap is None else min(self.cap, left)
+        )
+
+    def _label(self) -> str:
+        """Say what the dearest call asks for, beside what it was paid for before."""
+        call, paid = self.charge.calls[self.dearest], self.charge.paid[self.dearest]
+        if not paid:
+            return f"asks for {decimal_text(basic(call).epsilon)}"
+        rho = "rho=" if _in_rho(call) else ""
+        return f"asks for {rho}{decimal_text(asked_in(call))} more than before"
+
     def _parts(self, limit: Standing) -> tuple[str, ...]:
         """Return which parts of a table are meant, where tables have parts."""
         touched = self.charge.touched
@@ -450,17 +332,97 @@ class _Request:
         return (f"{touched.named} has {left}; this query touches {touched.told}.",)
 
     def _offer(self) -> tuple[str, ...]:
-        """Nothing, where a smaller epsilon would not help with delta."""
-        left = min(standing.left_of_delta for standing in self.standings)
-        drawn = additive(self.charge.events).loss.delta
-        return () if drawn > left else offer(self.charge, (self.standings, self.cap))
+        """Return lines after `try:`; none where no epsilon would do, as where delta is short.
+
+        They hold the call under the caret, with the most that fits beside the others; or, where
+        the others are too much already, the whole statement with all epsilons smaller.
+        """
+        spent, calls = additive(self.charge.events), self.charge.calls
+        if spent.loss.delta > min(standing.left_of_delta for standing in self.standings):
+            return ()
+        dearest, paid = calls[self.dearest], self.charge.paid[self.dearest]
+        others = tuple(e for n, call in enumerate(calls) if n != self.dearest for e in call)
+        fitting = asked_in(dearest) * self._factor(dearest, others)
+        # Of what was paid for in part, all releases must lose less by the same measure.
+        scales = not paid or len(set(dearest)) == 1
+        if self.charge.retry is not None and fitting >= EPSILON_MIN and scales:
+            before, after = self.charge.retry
+            beside = " beside the other calls" if basic(others).epsilon else ""
+            written = _pasted(fitting + paid)
+            return f"{before}{written}{after}", f"that is the most that fits{beside}"
+        if not spent.summed or any(self.charge.paid):
+            return ()
+        return self._smaller(self._factor(self.charge.events, ()))
+
+    def _smaller(self, factor: Fraction) -> tuple[str, ...]:
+        """Return the whole statement, with all its epsilons that much smaller."""
+        losses = [basic(call).epsilon for call in self.charge.calls]
+        spans = list(dict.fromkeys(self.charge.epsilons))
+        if len(spans) < 2 or min(losses) * factor < EPSILON_MIN:
+            return ()
+        text = self.charge.query
+        for span, loss in sorted(zip(spans, losses, strict=True), reverse=True):
+            text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
+        return *text.splitlines(), "that is the most that fits, in the same proportions"
+
+    def _factor(self, part: Sequence[Event], others: Sequence[Event]) -> Fraction:
+        """Return the largest factor that the epsilons of a part may have; 0 where none may."""
+        asked, beside = additive(part), additive(others)
+
+        def left(standing: Standing) -> Fraction:
+            by_epsilon = Fraction(0)
+            if asked.summed and beside.summed:
+                by_epsilon = (
+                    standing.left_as_epsilon - beside.loss.epsilon
+                ) / asked.loss.epsilon
+            return max(
+                by_epsilon, _by_rho(part, max(standing.left_as_rho - beside.rho, Fraction(0)))
+            )
+
+        factors = [left(standing) for standing in self.standings]
+        if self.cap is not None:
+            room = max(self.cap - basic(others).epsilon, Fraction(0))
+            factors.append(_below_cap(part, room))
+        return max(Fraction(0), min(factors))
 
 
-def _weighed(fits: Touched | None) -> tuple[str, ...]:
-    """Say on which parts alone it fits, weighed by the table."""
-    if fits is None:
-        return ()
-    return (f"or, with weights='table' in each call, only {fits.named} is charged",)
+def _in_rho(call: Sequence[Event]) -> bool:
+    return all(isinstance(event, Concentrated) for event in call)
+
+
+def asked_in(call: Sequence[Event]) -> Fraction:
+    """Return what is written in a call: its epsilon, or its rho."""
+    return additive(call).rho if _in_rho(call) else basic(call).epsilon
+
+
+def _below_cap(part: Sequence[Event], room: Fraction) -> Fraction:
+    match part:
+        case [Concentrated(rho, _, delta)]:
+            return rho_below(room, delta) / rho
+    return room / basic(part).epsilon
+
+
+def _by_rho(part: Sequence[Event], room: Fraction) -> Fraction:
+    """Return the factor at which a part has a rho; 0 where that is not known."""
+    if len(part) > 1:  # each share of a rho that is parted is rounded up, by less than a unit
+        room = max(room - Fraction(len(part), RHO_UNIT), Fraction(0))
+    ratio = room / additive(part).rho
+    if _in_rho(part):
+        return ratio
+    # Half of the epsilon is surely a quarter of the rho for these only.
+    quadratic = all(isinstance(one, Pure | BoundedRange) for one in releases(part))
+    return root_below(ratio, SHORT) if quadratic else Fraction(0)
+
+
+def _pasted(number: Fraction) -> str:
+    """Write a positive number as a short decimal that is not above it.
+
+    >>> _pasted(Fraction(13, 10)), _pasted(Fraction(2, 3)), _pasted(Fraction(1, 10**9))
+    ('1.3', '0.666666666666', '0.000000001')
+    """
+    with localcontext(prec=_PASTED_DIGITS, rounding=ROUND_DOWN):
+        cut = Decimal(number.numerator) / Decimal(number.denominator)
+    return f"{cut.normalize():f}"
 
 
 def _spending(limit: Standing, what: str, ceiling: Fraction, spent: Fraction) -> str:

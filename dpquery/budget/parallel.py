@@ -23,10 +23,11 @@ filter that holds for the sum of charges holds for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from heapq import nlargest
 
 from dpquery.budget.accountant import NOTHING, Spent
 from dpquery.core.privacy import Loss, Neighbours
@@ -92,8 +93,8 @@ class Counting:
         """Count under a neighbouring relation; where none was promised, under either."""
         return cls(version, neighbours != Neighbours.ADD_REMOVE.value)
 
-    def kept(self, touched: Touched | None) -> Touched | None:
-        """Return the parts that a charge is kept under; None where it is kept under none."""
+    def counted_on(self, touched: Touched | None) -> Touched | None:
+        """Return the parts that a charge is counted on; None where it is on every unit."""
         if touched is None or not touched.parts or touched.whole:
             return None
         alone = self.apart(touched.per_unit) == 1
@@ -113,69 +114,55 @@ class Parted:
     """What was charged on parts alone, by column and part, in one version of the data."""
 
     version: int = 0
-    columns: Mapping[str, Mapping[int, Spent]] = field(default_factory=dict)
-    per_unit: Mapping[str, int] = field(default_factory=dict)
-    """By column, how many parts one unit can have."""
+    columns: Mapping[str, tuple[Mapping[int, Spent], int]] = field(default_factory=dict)
+    """Each with its parts, and with how many of them one unit can have."""
 
     def plus(self, spent: Spent, version: int, touched: Touched) -> Parted:
         """Add a charge on some parts, in the version that these are of."""
-        before = self.columns.get(touched.column, {})
+        before, per_unit = self.columns.get(touched.column, ({}, 1))
         added = {part: before.get(part, NOTHING) + spent for part in touched.parts}
-        columns = {**self.columns, touched.column: {**before, **added}}
-        per_unit = max(touched.per_unit, self.per_unit.get(touched.column, 1))
-        return Parted(version, columns, {**self.per_unit, touched.column: per_unit})
+        after = {**before, **added}, max(touched.per_unit, per_unit)
+        return Parted(version, {**self.columns, touched.column: after})
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Return the most that a unit has lost, of those that may be in the parts touched."""
-        kept = counting.kept(touched)
-        if kept is not None and self.version != counting.version:
-            kept = None  # units may have moved since
-        return sum(
-            (
-                _most(
-                    sums,
-                    counting.apart(self.per_unit[column]),
-                    kept if kept and kept.column == column else None,
-                )
-                for column, sums in self.columns.items()
-            ),
-            NOTHING,
+        on = counting.counted_on(touched)
+        if self.version != counting.version:
+            on = None  # units may have moved since
+        most = (
+            _most(
+                sums,
+                counting.apart(per_unit),
+                on.parts if on and on.column == column else None,
+            )
+            for column, (sums, per_unit) in self.columns.items()
         )
+        return sum(most, NOTHING)
 
     def listed(self) -> list[object]:
         """Return the numbers, exactly, as texts."""
         columns = [
-            [
-                column,
-                [[part, *texts(spent)] for part, spent in sorted(sums.items())],
-                self.per_unit[column],
-            ]
-            for column, sums in sorted(self.columns.items())
+            [column, [[part, *texts(spent)] for part, spent in sorted(sums.items())], per_unit]
+            for column, (sums, per_unit) in sorted(self.columns.items())
         ]
         return [self.version, columns]
 
     @classmethod
     def read(cls, listed: object) -> Parted:
-        """Read what `listed` gave.
-
-        Raises:
-            ValueError: it is something else.
-        """
+        """Read what `listed` gave; another thing is a ValueError."""
         match listed:
             case [int(version), [_, *_] as columns]:
-                read = [_column(column) for column in columns]
-                sums = {name: spent for name, spent, _ in read}
-                return cls(version, sums, {name: per_unit for name, _, per_unit in read})
+                return cls(version, dict(map(_column, columns)))
         raise ValueError("not the parts of a ledger")
 
 
 NO_PARTS = Parted()
 
 
-def _column(part: object) -> tuple[str, dict[int, Spent], int]:
+def _column(part: object) -> tuple[str, tuple[dict[int, Spent], int]]:
     match part:
         case [str(column), [_, *_] as sums, int(per_unit)]:
-            return column, dict(map(_sum, sums)), per_unit
+            return column, (dict(map(_sum, sums)), per_unit)
     raise ValueError("not the parts of a ledger")
 
 
@@ -186,14 +173,14 @@ def _sum(part: object) -> tuple[int, Spent]:
     raise ValueError("not the parts of a ledger")
 
 
-def _most(sums: Mapping[int, Spent], apart: int, kept: Touched | None) -> Spent:
+def _most(sums: Mapping[int, Spent], apart: int, parts: Sequence[int] | None) -> Spent:
     """Return the most that is spent on the parts that neighbours differ in, one among some."""
-    if kept is None or (apart > 1 and len(kept.parts) > 1):
+    if parts is None or (apart > 1 and len(parts) > 1):
         return _largest(sums.values(), apart)
-    within = _largest((sums.get(part, NOTHING) for part in kept.parts), 1)
+    within = _largest((sums.get(part, NOTHING) for part in parts), 1)
     if apart == 1:
         return within
-    others = (spent for part, spent in sums.items() if part not in kept.parts)
+    others = (spent for part, spent in sums.items() if part not in parts)
     return within + _largest(others, apart - 1)
 
 
@@ -202,12 +189,10 @@ def _largest(sums: Iterable[Spent], most: int) -> Spent:
     found = list(sums)
 
     def largest(numbers: Iterable[Fraction]) -> Fraction:
-        return sum(sorted(numbers)[-most:], Fraction(0))
+        return sum(nlargest(most, numbers), Fraction(0))
 
-    epsilon, delta = (
-        largest(s.loss.epsilon for s in found),
-        largest(s.loss.delta for s in found),
-    )
+    epsilon = largest(s.loss.epsilon for s in found)
+    delta = largest(s.loss.delta for s in found)
     rho = largest(s.rho for s in found)
     return Spent(Loss(epsilon, delta), rho, all(s.summed for s in found))
 
@@ -225,11 +210,7 @@ def _number(text: str) -> Fraction:
 
 
 def read_spent(listed: Iterable[object]) -> Spent:
-    """Read what `texts` gave.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Read what `texts` gave; another thing is a ValueError."""
     match tuple(listed):
         case (str(epsilon), str(delta), str(rho), bool(summed)):
             return Spent(Loss(_number(epsilon), _number(delta)), _number(rho), summed)

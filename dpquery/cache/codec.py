@@ -40,22 +40,9 @@ Values = Mapping[int, Scalar | None]
 NOTHING: Values = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Scanned:
-    """The text of a scan, which each of its releases goes on from."""
-
-    scan: Scan
-    text: str
-    writer: Writer
-
-    def with_(self, release: object) -> str:
-        """Write a release from it."""
-        return f"{self.text},{self.writer.after().text(release)}))"
-
-
 @dataclass(slots=True)
 class Keys:
-    """Returns the releases of one statement their keys, each computed once.
+    """Gives the releases of one statement their keys, each computed once.
 
     A call that is written twice is drawn twice, so the second has a key of its own.
     """
@@ -66,7 +53,8 @@ class Keys:
     """Returns a short name of what a public table holds."""
     _asked: dict[str, list[int]] = field(default_factory=dict)
     """By text, the releases that have it."""
-    _scanned: dict[int, _Scanned] = field(default_factory=dict)
+    _scanned: dict[int, tuple[Scan, str, Writer]] = field(default_factory=dict)
+    """The text of each scan, which its releases go on from."""
     _keys: dict[tuple[int, int], tuple[Scan, Release, str]] = field(default_factory=dict)
     """By scan and release, which are held with them: no other object gets their ids."""
 
@@ -100,14 +88,15 @@ class Keys:
 
     def _text(self, scan: Scan, release: object) -> str:
         if id(scan) not in self._scanned:
-            self._scanned[id(scan)] = self._written(scan)
-        return self._scanned[id(scan)].with_(release)
+            writer = Writer()
+            self._scanned[id(scan)] = scan, self._written(scan, writer), writer
+        _, text, writer = self._scanned[id(scan)]
+        return f"{text},{writer.after().text(release)}))"
 
-    def _written(self, scan: Scan) -> _Scanned:
+    def _written(self, scan: Scan, writer: Writer) -> str:
         """Write all that fixes the law of a release but for the release."""
         tables = [self.policy.tables[one.table] for one in tables_of(scan.relation)]
         joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
-        writer = Writer()
         about = (
             (_FORMAT, self.version, self.policy.neighbours),
             (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
@@ -115,7 +104,7 @@ class Keys:
         )
         rows = (scan.relation, _deciding(scan), scan.contribution, scan.keys)
         before, within = (",".join(map(writer.text, parts)) for parts in (about, rows))
-        return _Scanned(scan, f"({before},({within}", writer)
+        return f"({before},({within}"
 
 
 def _hashed(text: str) -> str:
@@ -141,51 +130,44 @@ def _computer() -> tuple[str, ...]:
     return platform.machine(), version("dpquery"), version("duckdb")
 
 
-def written(cells: Sequence[NoisyCell]) -> str:
+def encode_cells(cells: Sequence[NoisyCell]) -> str:
     """Write what was drawn for each group."""
     return json.dumps([_listed(cell.drawn) for cell in cells], separators=(",", ":"))
 
 
-def read(text: str, release: Release) -> list[NoisyCell]:
-    """Return the cells that a release drew, from what `written` made of them."""
+def decode_cells(text: str, release: Release) -> list[NoisyCell]:
+    """Return the cells that a release drew, from what `encode_cells` made of them."""
     return [release.cell(_unlisted(part)) for part in json.loads(text)]
+
+
+_KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "double": (float, float.hex, float.fromhex),
+    "fraction": (Fraction, str, Fraction),
+    "decimal": (Decimal, str, Decimal),
+    "timestamp": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),  # a timestamp is one, too
+}
+"""How values are written and read that JSON has no text for."""
 
 
 def _listed(value: object) -> object:
     """Return a value as JSON has it: whole numbers, texts and truth as such, others by kind."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return ["double", value.hex()]
-        case Fraction():
-            return ["fraction", str(value)]
-        case Decimal():
-            return ["decimal", str(value)]
-        case datetime():
-            return ["timestamp", value.isoformat()]
-        case date():
-            return ["date", value.isoformat()]
-        case tuple() | list():
-            kind = "tuple" if isinstance(value, tuple) else "list"
-            return [kind, *map(_listed, value)]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, tuple | list):
+        return ["tuple" if isinstance(value, tuple) else "list", *map(_listed, value)]
+    for name, (kind, write, _) in _KINDS.items():
+        if isinstance(value, kind):
+            return [name, write(value)]
     raise internal("each released value can be written")
 
 
 def _unlisted(part: Any) -> Any:
     match part:
-        case ["double", str(text)]:
-            return float.fromhex(text)
-        case ["fraction", str(text)]:
-            return Fraction(text)
-        case ["decimal", str(text)]:
-            return Decimal(text)
-        case ["timestamp", str(text)]:
-            return datetime.fromisoformat(text)
-        case ["date", str(text)]:
-            return date.fromisoformat(text)
         case ["tuple", *parts]:
             return tuple(map(_unlisted, parts))
         case ["list", *parts]:
             return list(map(_unlisted, parts))
+        case [str(name), str(text)]:
+            return _KINDS[name][2](text)
     return part

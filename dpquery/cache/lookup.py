@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.ledger.admin import Orders
 from dpquery.budget.ledger.charge import Account, Charge, Receipt
 from dpquery.budget.ledger.tables import Holder, Refinable
-from dpquery.cache.codec import NOTHING, Keys, Values, read, written
+from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells, encode_cells
 from dpquery.cache.refine import Refiner
 from dpquery.core.identity import identity
 from dpquery.core.types import Interval
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpquery.engine.duckdb.postprocessor import PublicEngine
 
 REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
-MOST_KEPT = 256 * 1024
+MOST_STORED = 256 * 1024
 """Characters of released values that one charge adds to a ledger."""
 TOO_LONG = "this answer is too long to be kept: asked again, it is charged again"
 
@@ -49,7 +49,7 @@ class Cache:
     def look_up(self, plan: Plan, *, anew: bool = False) -> Lookup:
         """Return what an analyst need not pay for of a plan; nothing, where it is asked anew.
 
-        Bounds that are kept now were not yet when the query was first asked: it had found them
+        Bounds that are stored now were not when the query was first asked: it had found them
         itself, and that too was stored.
         """
         orders = self.ledger.orders()
@@ -66,11 +66,8 @@ class Cache:
 
     def bounded(self, plan: Plan) -> Plan:
         """Return a plan between the bounds that this analyst has paid for, where there are."""
-        kept: dict[str, Interval] = {}
-        for search in plan.searches:
-            bounds = self.ledger.bounds(self.account, search.key)
-            if bounds is not None:
-                kept[search.key] = bounds
+        found = {one.key: self.ledger.bounds(self.account, one.key) for one in plan.searches}
+        kept = {key: bounds for key, bounds in found.items() if bounds is not None}
         return with_kept(plan, kept, self.policy) if kept else plan
 
     def keys(self, version: int) -> Keys:
@@ -175,7 +172,7 @@ class Lookup:
         text = self.cache.ledger.stored(self.holder, key)
         if text is None:
             raise _Missing
-        return read(text, release)
+        return decode_cells(text, release)
 
 
 @dataclass(slots=True)
@@ -189,11 +186,11 @@ class Drawn:
     refinable: list[Refinable] = field(default_factory=list)
 
     def bounds(self, search: Search, cell: NoisyCell) -> None:
-        """Take down bounds that were found, and keep them before they are used."""
+        """Take down bounds that were found, and store them before they are used."""
         cache = self.lookup.cache
         if cell.value is not None:
-            cache.ledger.keep(self.receipt, cache.account, search.key, cell.value)
-        self.texts[self.keys.of(search.scan, search.release)] = written([cell])
+            cache.ledger.store_bounds(self.receipt, cache.account, search.key, cell.value)
+        self.texts[self.keys.of(search.scan, search.release)] = encode_cells([cell])
 
     def table(
         self, frontier: FrontierPlan, scan: Scan, table: ReleasedTable, values: Values
@@ -201,11 +198,11 @@ class Drawn:
         """Take down what was drawn from a scan."""
         refiner = self.lookup.refiner(self.keys)
         for one, column in zip(frontier.releases, table.columns, strict=True):
-            text = written(column.cells)
+            text = encode_cells(column.cells)
             self.texts[self.keys.of(scan, one.release, values)] = text
-            kept = refiner.refinable(scan, one.release, text, self.receipt.read, values)
-            if kept is not None:
-                self.refinable.append(replace(kept, anew=self.lookup.anew))
+            found = refiner.refinable(scan, one.release, text, self.receipt.read, values)
+            if found is not None:
+                self.refinable.append(replace(found, anew=self.lookup.anew))
 
     def store(self) -> bool:
         """Store all, to be given again free and to be refined, and say whether it was.
@@ -213,8 +210,7 @@ class Drawn:
         A ledger would else grow by megabytes for next to nothing, where it is too long. Either
         way the attempt has ended.
         """
-        short = sum(map(len, self.texts.values())) <= MOST_KEPT  # of what is released by now
+        short = sum(map(len, self.texts.values())) <= MOST_STORED  # of what is released by now
         drawn, refinable = (self.texts, self.refinable) if short else ({}, [])
-        ledger, holder = self.lookup.cache.ledger, self.lookup.holder
-        ledger.store(self.receipt, holder, drawn, refinable)
+        self.lookup.cache.ledger.store(self.receipt, self.lookup.holder, drawn, refinable)
         return short

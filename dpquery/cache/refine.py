@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable, State
-from dpquery.cache.codec import NOTHING, Keys, Values, read
+from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
 from dpquery.functions.additive import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refiner:
-    """Finds the earlier releases that those of one statement can refine, and keeps these."""
+    """Finds the earlier releases that those of one statement can refine."""
 
     policy: Policy
     ledger: Ledger
@@ -69,7 +69,7 @@ class Refiner:
         read: Mapping[str, State],
         values: Values = NOTHING,
     ) -> Refinable | None:
-        """Return a release as it is kept to be refined; None where it cannot be.
+        """Return a release as it is put by, to be refined; None where it cannot be.
 
         Args:
             scan: what it was drawn from.
@@ -101,12 +101,12 @@ class Refiner:
         """Put in what refines earlier releases, and note these: each can be used up once."""
 
         def bettered(release: Release) -> Release:
-            kept = self._earlier(frontier.scan, release, used)
-            if kept is None:
+            earlier = self._earlier(frontier.scan, release, used)
+            if earlier is None:
                 return release
-            used.append(kept)
+            used.append(earlier)
             assert isinstance(release, AdditiveRelease)  # noqa: S101 - it has a rate
-            return in_place_of(release, kept.rate, read(kept.drawn, release))
+            return in_place_of(release, earlier.rate, decode_cells(earlier.drawn, release))
 
         releases = (replace(one, release=bettered(one.release)) for one in frontier.releases)
         return replace(frontier, releases=tuple(releases))
@@ -130,13 +130,13 @@ class Refiner:
             return None  # the rho of a refinement is that of the later value, and not less
         if any(key.finding for key in scan.keys) or any(constants_in((scan, release))):
             return None
-        taken = {kept.number for kept in used}
+        taken = {one.number for one in used}
         left = self.ledger.earlier(self.holder, self.keys.question(scan, release))
-        less = [kept for kept in left if kept.rate < rate and kept.number not in taken]
+        less = [one for one in left if one.rate < rate and one.number not in taken]
         if not less:
             return None
-        kept = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
-        return replace(kept, read={place: kept.read.get(place) for place in self._places(scan)})
+        best = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
+        return replace(best, read={place: best.read.get(place) for place in self._places(scan)})
 
     @property
     def _summed(self) -> bool:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpquery.core.types import Kind, Type
@@ -113,8 +114,4 @@ def _decimal(value: Decimal | int, scale: int) -> bytes:
 
 def _bits(flags: Sequence[bool]) -> pa.Buffer:
     """Pack flags eight to a byte, the first one lowest."""
-    packed = bytearray((len(flags) + 7) // 8)
-    for at, flag in enumerate(flags):
-        if flag:
-            packed[at >> 3] |= 1 << (at & 7)
-    return pa.py_buffer(bytes(packed))
+    return pa.py_buffer(np.packbits(np.array(flags, bool), bitorder="little").tobytes())

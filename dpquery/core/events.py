@@ -11,7 +11,8 @@ Events sit in the bottom layer: a mechanism states its own without knowing that 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 
@@ -87,7 +88,28 @@ class Composed:
     parts: tuple[Event, ...]
 
 
-Event = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Refined | Composed
+Release = Pure | BoundedRange | Gaussian | Concentrated | Approximate | Refined
+Event = Release | Composed
+
+_KINDS: Mapping[str, type[Release]] = {
+    "pure": Pure,
+    "bounded-range": BoundedRange,
+    "gaussian": Gaussian,
+    "concentrated": Concentrated,
+    "approximate": Approximate,
+    "refined": Refined,
+}
+"""By the names that ledgers know them by."""
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def releases(events: Iterable[Event]) -> Iterator[Release]:
+    """Return the releases that events consist of, at every depth."""
+    for event in events:
+        if isinstance(event, Composed):
+            yield from releases(event.parts)
+        else:
+            yield event
 
 
 def encode(event: Event) -> str:
@@ -100,21 +122,9 @@ def encode(event: Event) -> str:
 
 
 def _listed(event: Event) -> list[object]:
-    match event:
-        case Pure(epsilon):
-            return ["pure", str(epsilon)]
-        case BoundedRange(epsilon):
-            return ["bounded-range", str(epsilon)]
-        case Gaussian(rho, epsilon, delta):
-            return ["gaussian", str(rho), str(epsilon), str(delta)]
-        case Concentrated(rho, epsilon, delta):
-            return ["concentrated", str(rho), str(epsilon), str(delta)]
-        case Approximate(epsilon, delta):
-            return ["approximate", str(epsilon), str(delta)]
-        case Refined(before, after):
-            return ["refined", str(before), str(after)]
-        case Composed(parts):
-            return ["composed", *(_listed(part) for part in parts)]
+    if isinstance(event, Composed):
+        return ["composed", *map(_listed, event.parts)]
+    return [_NAMES[type(event)], *(str(getattr(event, one.name)) for one in fields(event))]
 
 
 def decode(text: str) -> Event:
@@ -131,18 +141,10 @@ def decode(text: str) -> Event:
 
 def _read(value: object) -> Event:
     match value:
-        case ["pure", str(epsilon)]:
-            return Pure(Fraction(epsilon))
-        case ["bounded-range", str(epsilon)]:
-            return BoundedRange(Fraction(epsilon))
-        case ["gaussian", str(rho), str(epsilon), str(delta)]:
-            return Gaussian(Fraction(rho), Fraction(epsilon), Fraction(delta))
-        case ["concentrated", str(rho), str(epsilon), str(delta)]:
-            return Concentrated(Fraction(rho), Fraction(epsilon), Fraction(delta))
-        case ["approximate", str(epsilon), str(delta)]:
-            return Approximate(Fraction(epsilon), Fraction(delta))
-        case ["refined", str(before), str(after)]:
-            return Refined(Fraction(before), Fraction(after))
         case ["composed", *parts]:
-            return Composed(tuple(_read(part) for part in parts))
+            return Composed(tuple(map(_read, parts)))
+        case [str(name), *texts] if name in _KINDS:
+            kind, numbers = _KINDS[name], [Fraction(t) for t in texts if isinstance(t, str)]
+            if len(numbers) == len(texts) == len(fields(kind)):
+                return kind(*numbers)
     raise ValueError("not an event that this version knows")

@@ -103,14 +103,8 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
     """
     if number.denominator == 1:
         return str(number.numerator)
-    rest = number.denominator
-    twos = fives = 0
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    places = max(twos, fives)
-    if rest == 1 and places <= 30:
+    exact = (places for places in range(31) if not 10**places % number.denominator)
+    if places := next(exact, 0):
         return _plain(number.numerator * 10**places // number.denominator, places)
     scaled = abs(number.numerator) * 10**digits // number.denominator
     sign = "-" if number < 0 else ""
@@ -137,20 +131,18 @@ def root_above(square: int | Fraction, bits: int = 32) -> Fraction:
     return Fraction(root + (root * root < ceiling), 1 << bits)
 
 
-# What a limit is: an epsilon and a delta, and in how many ways losses may keep it.
-#
-# A delta is parted before anything is asked. Releases with a delta of their own draw on one
-# part; at the other one rho is converted. A part that followed what was drawn would be a
-# choice made after answers were seen, and the promise would not hold.
-
-
 HALF = Fraction(1, 2)
 """The part of a delta that is kept for conversion, unless the policy says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that may be lost. Epsilons may add up to its epsilon, or else rho to its rho."""
+    """The most that may be lost. Epsilons may add up to its epsilon, or else rho to its rho.
+
+    A delta is parted before anything is asked. Releases with a delta of their own draw on one
+    part; at the other one rho is converted. A part that followed what was drawn would be a
+    choice made after answers were seen, and the promise would not hold.
+    """
 
     limit: Loss
     converted: Fraction = Fraction(0)

@@ -128,10 +128,15 @@ class Interval:
             None if self.high is None or other.high is None else max(self.high, other.high),
         )
 
-    def meets(self, other: Interval) -> bool:
-        """Return whether anything lies in both."""
+    def _ends(self, other: Interval) -> tuple[Fraction | None, Fraction | None]:
+        """Return between which ends lies what is in both: nothing, if the low one is higher."""
         low = max((end for end in (self.low, other.low) if end is not None), default=None)
         high = min((end for end in (self.high, other.high) if end is not None), default=None)
+        return low, high
+
+    def meets(self, other: Interval) -> bool:
+        """Return whether anything lies in both."""
+        low, high = self._ends(other)
         return low is None or high is None or low <= high
 
     def __and__(self, other: Interval) -> Interval:
@@ -140,8 +145,7 @@ class Interval:
         >>> Interval(Fraction(0), Fraction(5)) & Interval(Fraction(7), None)
         Interval(low=Fraction(5, 1), high=Fraction(5, 1))
         """
-        low = max((end for end in (self.low, other.low) if end is not None), default=None)
-        high = min((end for end in (self.high, other.high) if end is not None), default=None)
+        low, high = self._ends(other)
         if low is not None and high is not None and low > high:
             nearest = self.high if other.low == low else self.low
             return Interval(nearest, nearest)

@@ -15,10 +15,8 @@ from functools import lru_cache
 
 UP, DOWN = Context(prec=50, rounding=ROUND_CEILING), Context(prec=50, rounding=ROUND_FLOOR)
 """A logarithm is rounded to nearest in either: its neighbours enclose it."""
-SHORT_UP, SHORT_DOWN = (
-    Context(prec=9, rounding=ROUND_CEILING),
-    Context(prec=9, rounding=ROUND_FLOOR),
-)
+SHORT_UP = Context(prec=9, rounding=ROUND_CEILING)
+SHORT_DOWN = Context(prec=9, rounding=ROUND_FLOOR)
 """What a conversion gives has nine digits."""
 ORDER = Context(prec=17)
 GOLDEN = (math.sqrt(5) - 1) / 2

@@ -16,7 +16,7 @@ The class says what kind of remedy helps, and the stage beside it is where most 
 are found: a name may be found wrong by the planner, a rule broken by the parser. One code per
 cause, and no code used for two. The text of a refusal is a function of query, policy and ledger
 (I6): nothing here ever sees a value from the data. Messages live where they are raised;
-`errors/pages.py` holds the page behind each code.
+`docs/errors.md` holds the page behind each code.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def if_weighed(
 
 def is_apart(touched: Touched, policy: Policy) -> bool:
     """Say whether a charge on some parts is kept under these, and not on everybody."""
-    return Counting.of(0, policy.neighbours).kept(touched) is not None
+    return Counting.of(0, policy.neighbours).counted_on(touched) is not None
 
 
 def _apart(scan: Scan, policy: Policy) -> bool:

@@ -23,10 +23,10 @@ from dpquery.budget.ledger.admin import (
     Publish,
     Suspend,
     Thaw,
-    decode,
+    decode_order,
     digest,
 )
-from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.ledger.record import Record
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
@@ -74,7 +74,7 @@ def _row(record: Record) -> tuple[str, str, str, str] | None:
     if not record.is_order:
         loss = str(basic(record.charged()))
         return when, cell_text(record.analyst), loss, cell_text(record.query)
-    match decode(record.events):
+    match decode_order(record.events):
         case Freeze():
             return when, "–", "–", "-- frozen"
         case Suspend(analyst, failures):
@@ -106,7 +106,7 @@ def losses(options: Namespace) -> None:
         orders = ledger.orders()
     whole, rows = policy.budget.ceiling, []
     for name, charges in of.items():
-        limits = orders.raised(Limits(whole, policy.analysts.get(name)), name)
+        limits = orders.raised(Ceilings(whole, policy.analysts.get(name)), name)
         rows.append(row(visible(name), charges, limits.analyst or whole))
     if len(of) > 1:
         every = [events for charges in of.values() for events in charges]
@@ -189,7 +189,7 @@ def grant(options: Namespace) -> None:
         name, known = options.analyst, policy.analysts
         if known and name not in known:
             raise UsageError(f"the policy has no analyst {name!r}; it has {listed(known)}")
-        limits = Limits(policy.budget.ceiling, known.get(name))
+        limits = Ceilings(policy.budget.ceiling, known.get(name))
         if by:
             limit = ledger.grant(name, Loss(epsilon, delta or Fraction(0)), limits)
         else:

@@ -84,7 +84,7 @@ def test_nothing_is_used_up_for_what_is_drawn_is_paid(session: Session):
     session.sql(COUNT.format("0.01"))
     session.sql(COUNT.format("0.03"))
     assert paid(session, COUNT.format("0.02")) == Fraction("0.01"), "beside that of 0.01"
-    assert not list(session._ledger._store._sql.execute("SELECT * FROM refined"))
+    assert not list(session._ledger._store.database.execute("SELECT * FROM refined"))
 
 
 def test_groups_and_calls_are_averaged_together(session: Session):

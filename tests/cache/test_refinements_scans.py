@@ -57,7 +57,7 @@ def test_what_another_scan_of_its_statement_read_does_not_matter(
 def test_a_release_is_kept_with_the_places_of_its_own_scan(session: Session):
     session.sql(BOTH.format("0.1", "0.1"))
     session.sql(f"SELECT ({JOINED[0].format('0.1')}) AS a, ({STAFF.format('0.2')}) AS b")
-    kept = session._ledger._store._sql.execute("SELECT read FROM earlier ORDER BY sequence")
+    kept = session._ledger._store.database.execute("SELECT read FROM earlier ORDER BY sequence")
     read = [[table for table in ("staff", "visits") if table in text] for (text,) in kept]
     assert read == [["staff"], ["visits"], ["staff", "visits"], ["staff"]]
 

@@ -113,7 +113,7 @@ def test_files_that_change_while_they_are_hashed_are_no_first_state(policy: Path
             patched.setattr(drift, "about_bytes", while_hashed)
             with pytest.raises(ScanFailed):
                 session.sql(COUNT.format("0.5"))
-        assert not list(session._ledger._store._sql.execute("SELECT * FROM states"))
+        assert not list(session._ledger._store.database.execute("SELECT * FROM states"))
         assert paid(session, COUNT.format("0.5")) == HALF
 
 
@@ -192,7 +192,7 @@ def test_nothing_is_used_up_by_a_refusal_or_a_fresh_answer(policy: Path, session
 
 def test_what_can_never_be_refined_is_not_kept_for_it(policy: Path, monkeypatch):
     def kept(session: Session) -> int:
-        return len(list(session._ledger._store._sql.execute("SELECT * FROM earlier")))
+        return len(list(session._ledger._store.database.execute("SELECT * FROM earlier")))
 
     own = {"unit": "person_id", "rows_per_unit": 1, "epsilon": 9}
     with dpquery.connect(policy.with_name("staff.parquet"), **own) as session:

@@ -20,7 +20,7 @@ import dpquery
 from dpquery import functions
 from dpquery.answer import Answer
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.cache.codec import read, written
+from dpquery.cache.codec import decode_cells, encode_cells
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source import Span
@@ -320,5 +320,5 @@ MODE = ModeRelease.__new__(ModeRelease)
 @given(st.lists(VALUES, max_size=4))
 def test_any_value_is_read_back_as_it_was(values: list[object]):
     drawn = [*values, "\x00", Decimal("1.10"), date.max]
-    found = read(written([NoisyCell(value, MODE) for value in drawn]), MODE)
+    found = decode_cells(encode_cells([NoisyCell(value, MODE) for value in drawn]), MODE)
     assert repr([cell.drawn for cell in found]) == repr(drawn)

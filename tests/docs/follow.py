@@ -10,7 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import Account, Limits
+from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.events import encode
 from dpquery.core.source import Source, Span
@@ -72,7 +72,7 @@ def followed() -> str:
 
 def _receipt(policy, plan):
     memory = open_ledger(type(policy.ledger)(None))
-    return memory.charge(plan.charge, Limits(policy.budget.ceiling), Account("default", "s"))
+    return memory.charge(plan.charge, Ceilings(policy.budget.ceiling), Account("default", "s"))
 
 
 def _stage(name: str, value: str) -> str:

@@ -6,8 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ledger.helpers import Place
+from tests.ledger.helpers import OPENED, Place
 from tests.ledger.server import PostgresServer
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close what a test that fails leaves open, a connection to a server above all.
+
+    psycopg warns of one that is collected while it is open, and a warning is an error: it would
+    be that of the test which runs when the collector comes.
+    """
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import Promise
-from dpquery.budget.ledger.charge import Account, Charge, Limits
+from dpquery.budget.ledger.charge import Account, Ceilings, Charge
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.events import Gaussian, Pure
 from dpquery.core.privacy import Ceiling, Loss
@@ -27,13 +27,13 @@ def loss(epsilon: object, delta: object = 0) -> Loss:
     return Loss(Fraction(epsilon), Fraction(delta))
 
 
-def limits(policy="10", analyst=None, session=None, query=None, delta=0, share=0) -> Limits:
+def limits(policy="10", analyst=None, session=None, query=None, delta=0, share=0) -> Ceilings:
     """The ceilings; a share of delta at which rho is converted, or none."""
 
     def held(epsilon: object) -> Ceiling:
         return Ceiling.of(loss(epsilon, delta), Fraction(share))
 
-    return Limits(
+    return Ceilings(
         held(policy),
         None if analyst is None else held(analyst),
         None if session is None else held(session),
@@ -53,12 +53,18 @@ def gaussian(epsilon: object, delta: object) -> Charge:
     )
 
 
+OPENED: list[Ledger] = []
+"""In the test of now: each is closed after it, or the collector finds it in another test."""
+
+
 def open_at(
     place: Place, high_water: Path | None = None, promise: Promise | None = None
 ) -> Ledger:
-    if isinstance(place, Server):
-        return open_ledger(LedgerSettings(None, high_water, place), promise)
-    return open_ledger(LedgerSettings(place, high_water), promise)
+    server = place if isinstance(place, Server) else None
+    file = None if isinstance(place, Server) else place
+    ledger = open_ledger(LedgerSettings(file, high_water, server), promise)
+    OPENED.append(ledger)
+    return ledger
 
 
 def spelled(argument: object) -> str:

@@ -97,7 +97,7 @@ class PostgresServer:
             start_new_session=True,
             **self._as,
         )
-        for _ in range(600):
+        for _ in range(2400):  # two minutes: a loaded machine recovers slowly
             try:
                 psycopg.connect(self.url).close()
             except psycopg.OperationalError:

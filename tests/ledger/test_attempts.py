@@ -21,7 +21,13 @@ from dpquery.budget.ledger import ledger as ledger_module
 from dpquery.budget.ledger import store as attempts_module
 from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.store import Attempt, is_gone, read, this_process, written
+from dpquery.budget.ledger.store import (
+    Attempt,
+    decode_attempts,
+    encode_attempts,
+    is_gone,
+    this_process,
+)
 from dpquery.cache import lookup
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
@@ -31,7 +37,7 @@ from tests.samples import edit, sample_policy
 
 COUNT = "SELECT DP_COUNT(*, eps=1e-9) AS n FROM staff"
 FIVE = replace(limits(), failures=FailureLimit(5, 600))
-OPENED = Opened("id", "alice", 5)
+OPENED = Opened("id", "alice")
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
@@ -233,7 +239,7 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
 
 
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
-    monkeypatch.setattr(lookup, "MOST_KEPT", 1)
+    monkeypatch.setattr(lookup, "MOST_STORED", 1)
     with dpquery.connect(policy) as session:
         assert outcomes(session, 7) == ["answer"] * 7
         account = session._account.analyst
@@ -540,4 +546,4 @@ def test_a_process_is_known_to_be_gone():
     )
 )
 def test_attempts_are_read_as_they_were_written(attempts):
-    assert read(written(attempts)) == attempts
+    assert decode_attempts(encode_attempts(attempts)) == attempts

@@ -109,7 +109,7 @@ def write(ledger: Ledger) -> None:
     """Write what stands beside the charges of the ledger above."""
     receipt = Receipt(pure("0.5"), "first")
     for low, high in ((Fraction(-1, 3), 8), (0, 9)):
-        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(low), Fraction(high)))
+        ledger.store_bounds(receipt, ALICE, "salary", Interval(Fraction(low), Fraction(high)))
     refinable = [Refinable("question", Fraction(1, n), f"[{n}]", READ) for n in (2, 4)]
     ledger.store(receipt, HOLDER, {"one": "[1]", "zwei": '["ü"]'}, refinable)
     for table in ("staff", "visits"):
@@ -140,7 +140,7 @@ def test_rows_are_read_and_followed(place, sql):
         ]
         assert ledger.first_state(1, "visits", lambda: "another") == "visits as it was"
         receipt = ledger.charge(pure("0.5"), limits(), ALICE)
-        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(1), Fraction(2)))
+        ledger.store_bounds(receipt, ALICE, "salary", Interval(Fraction(1), Fraction(2)))
         ledger.store(receipt, HOLDER, {"three": "[3]"})
         ledger.first_state(2, "staff", lambda: "as it is")
         assert ledger.verify() == 3

@@ -17,7 +17,7 @@ from tests.ledger.helpers import ALICE, limits, loss, open_at, pure, spent, star
 
 
 def reports(workers):
-    return [json.loads(worker.communicate(timeout=300)[0]) for worker in workers]
+    return [json.loads(worker.communicate(timeout=1200)[0]) for worker in workers]
 
 
 def acknowledged(directory):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, additive
-from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import binding, require_within
 from dpquery.core.events import Concentrated, Pure
@@ -32,11 +32,11 @@ def totals(policy="0", analyst="0", session="0", charges=3, delta=0) -> Totals:
     )
 
 
-def pass_within(charge: Charge, ceilings: Limits, before: Totals) -> None:
+def pass_within(charge: Charge, ceilings: Ceilings, before: Totals) -> None:
     require_within(charge, additive(charge.events), ceilings, before)
 
 
-def refusal(charge: Charge, ceilings: Limits, before: Totals) -> BudgetRefused:
+def refusal(charge: Charge, ceilings: Ceilings, before: Totals) -> BudgetRefused:
     with pytest.raises(BudgetRefused) as caught:
         pass_within(charge, ceilings, before)
     return caught.value
@@ -218,7 +218,7 @@ def rho(amount: object) -> Concentrated:
 
 
 def test_a_charge_in_rho_is_held_against_rho_and_offers_one():
-    ceilings = Limits(Ceiling.in_rho(Fraction("0.02"), Fraction(1, 10**6), Fraction(1, 2)))
+    ceilings = Ceilings(Ceiling.in_rho(Fraction("0.02"), Fraction(1, 10**6), Fraction(1, 2)))
     before = Totals(Total(Spent(loss(0), Fraction("0.015"), summed=False), 3))
     words = ("DP_COUNT(*, rho=", ")")
     pass_within(Charge((rho("0.005"),), (), ""), ceilings, before)

@@ -8,7 +8,7 @@ from math import exp
 import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
-from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
 from dpquery.budget.ledger.tables import EarlierRelease
 from dpquery.core.events import (
@@ -33,7 +33,7 @@ ALL = (
     Refined(EPSILON, 2 * EPSILON),
     Approximate(EPSILON, DELTA),
 )
-WIDE = Limits(Ceiling.in_rho(Fraction(10**10), Fraction(1, 2), Fraction(1, 2)))
+WIDE = Ceilings(Ceiling.in_rho(Fraction(10**10), Fraction(1, 2), Fraction(1, 2)))
 ONE = NeighboringRelation.REPLACE_ONE
 
 

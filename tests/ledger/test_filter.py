@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
-from dpquery.budget.ledger.charge import Charge, Limits
+from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import Standing, require_within, root_below
 from dpquery.core.events import Pure
@@ -57,7 +57,7 @@ def ours(menu: Sequence[Asked], ceiling: Ceiling) -> Callable[[Counts, int], boo
     def admits(before: Counts, place: int) -> bool:
         charge = Charge((menu[place].event,), (), "")
         try:
-            limits = Limits(ceiling)
+            limits = Ceilings(ceiling)
             asked, before_it = additive(charge.events), Totals(Total(spent(menu, before)))
             require_within(charge, asked, limits, before_it)
         except BudgetRefused:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import Ceiling, Neighbours
@@ -107,7 +107,7 @@ class World:
     def total(self, asked: Sequence[str]) -> Fraction:
         """Return what a ledger says of them."""
         with closing(open_ledger(LedgerSettings(None), promise_of(self.policy))) as ledger:
-            limits = Limits(self.policy.budget.ceiling)
+            limits = Ceilings(self.policy.budget.ceiling)
             for query in asked:
                 ledger.charge(self.plans[query].charge, limits, ALICE)
             ledger.verify()

@@ -36,7 +36,7 @@ def released(path):
     holder = Holder("alice", "rights", shared=False)
     with closing(open_at(path)) as ledger:
         receipt = ledger.charge(pure("0.1"), limits(), ALICE)
-        ledger.keep(receipt, ALICE, "salary", Interval(Fraction(0), Fraction(8)))
+        ledger.store_bounds(receipt, ALICE, "salary", Interval(Fraction(0), Fraction(8)))
         ledger.first_state(1, "staff", lambda: "as it was")
         ledger.store(receipt, holder, {"key": "[1]"})
         assert ledger.stored(holder, "key") == "[1]"

@@ -286,7 +286,7 @@ def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
 
 def test_what_breaks_between_charge_and_keeping_leaves_the_charge(ordinary, monkeypatch):
     with session(policy_over(ordinary, single=True)) as opened:
-        monkeypatch.setattr(opened._ledger, "keep", _broken)
+        monkeypatch.setattr(opened._ledger, "store_bounds", _broken)
         with pytest.raises(KeyboardInterrupt):
             opened.sql(auto("DP_SUM(i", 2))
         assert opened.budget.spent.epsilon == 2

@@ -278,7 +278,7 @@ def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, 
 def charge_half(policy: Path) -> None:
     from fractions import Fraction
 
-    from dpquery.budget.ledger.charge import Account, Charge, Limits
+    from dpquery.budget.ledger.charge import Account, Ceilings, Charge
     from dpquery.budget.ledger.ledger import open_ledger
     from dpquery.core.events import Pure
     from dpquery.core.privacy import Loss
@@ -286,7 +286,7 @@ def charge_half(policy: Path) -> None:
 
     ledger = open_ledger(load_policy(policy).ledger)
     charge = Charge((Pure(Fraction(1, 2)),), (), "SELECT\n 1")
-    ledger.charge(charge, Limits(Ceiling(Loss(Fraction(2)))), Account("default", "s"))
+    ledger.charge(charge, Ceilings(Ceiling(Loss(Fraction(2)))), Account("default", "s"))
     ledger.close()
 
 

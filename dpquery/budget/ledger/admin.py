@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 
-from dpquery.budget.ledger.charge import Limits
+from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.parallel import Counting
 from dpquery.core.privacy import HALF, NO_LOSS, Ceiling, Loss
 from dpquery.errors import Diagnostic, PolicyInvalid
@@ -145,34 +145,30 @@ class Orders:
                 return f"{name} was {' and '.join(sorted(known))}, and is {unit} now"
         return None
 
-    def raised(self, limits: Limits, analyst: str) -> Limits:
+    def raised(self, ceilings: Ceilings, analyst: str) -> Ceilings:
         """Add to an analyst's limit what was granted, up to the policy's total.
 
         A limit in rho stays as the policy states it: an epsilon cannot be added to it.
         """
-        granted, own = self.granted.get(analyst), limits.analyst
+        granted, own = self.granted.get(analyst), ceilings.analyst
         if granted is None or own is None or not own.summed:
-            return limits
-        whole = limits.policy
+            return ceilings
+        whole, raised = ceilings.policy, own.limit + granted
         share = whole.converted / whole.limit.delta if whole.limit.delta else HALF
         most = Loss(
-            _within(own.limit.epsilon, granted.epsilon, whole.limit.epsilon),
-            _within(own.limit.delta, granted.delta, whole.limit.delta),
+            max(own.limit.epsilon, min(raised.epsilon, whole.limit.epsilon)),
+            max(own.limit.delta, min(raised.delta, whole.limit.delta)),
         )
-        return replace(limits, analyst=Ceiling.of(most, share))
+        return replace(ceilings, analyst=Ceiling.of(most, share))
 
 
-def _within(own: Fraction, granted: Fraction, whole: Fraction) -> Fraction:
-    return max(own, min(own + granted, whole))
-
-
-def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
+def require_grant(grant: Grant, orders: Orders, ceilings: Ceilings) -> Loss:
     """Return the limit that a grant makes.
 
     Raises:
         PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
     """
-    own, whole = limits.analyst, limits.policy.limit
+    own, whole = ceilings.analyst, ceilings.policy.limit
     if own is None:
         raise _no_grant(
             "the policy gives its whole budget to one analyst: nothing is left to grant",
@@ -196,14 +192,14 @@ def require_grant(grant: Grant, orders: Orders, limits: Limits) -> Loss:
 
 
 def grant_up_to(
-    analyst: str, epsilon: Fraction, delta: Fraction | None, orders: Orders, limits: Limits
+    analyst: str, epsilon: Fraction, delta: Fraction | None, orders: Orders, ceilings: Ceilings
 ) -> Grant:
     """Return the grant by which an analyst may spend so much in all.
 
     Raises:
         PolicyInvalid: DPQ610, they may spend as much already.
     """
-    own = NO_LOSS if limits.analyst is None else limits.analyst.limit
+    own = NO_LOSS if ceilings.analyst is None else ceilings.analyst.limit
     now = own + orders.granted.get(analyst, NO_LOSS)
     wanted = Loss(epsilon, now.delta if delta is None else delta)
     if wanted == now or not now.within(wanted):
@@ -212,17 +208,17 @@ def grant_up_to(
             "what was granted is not taken back: answers may have been asked because of it.",
             "grant more than that, or freeze the budget",
         )
-    return Grant(analyst, Loss(epsilon - now.epsilon, wanted.delta - now.delta))
+    return Grant(analyst, wanted - now)
 
 
 def _no_grant(title: str, why: str, remedy: str) -> PolicyInvalid:
     return PolicyInvalid(Diagnostic("DPQ610", title, why=(why,), remedy=(remedy,)))
 
 
-def encode(order: Order) -> str:
+def encode_order(order: Order) -> str:
     """Write an order as text.
 
-    >>> encode(Grant("alice", Loss(Fraction(1, 2))))
+    >>> encode_order(Grant("alice", Loss(Fraction(1, 2))))
     '["grant","alice","1/2","0"]'
     """
     return json.dumps(_listed(order), separators=(",", ":"))
@@ -246,8 +242,8 @@ def _listed(order: Order) -> list[object]:
             return ["promise", neighbours, [list(unit) for unit in units]]
 
 
-def decode(text: str) -> Order:
-    """Read an order that `encode` wrote.
+def decode_order(text: str) -> Order:
+    """Read an order that `encode_order` wrote.
 
     Raises:
         ValueError: the text is no order of this version.
@@ -272,4 +268,4 @@ def decode(text: str) -> Order:
 
 def digest(promise: Promise) -> str:
     """Return a short name of a promise, for comparing two by eye."""
-    return sha256(encode(promise).encode()).hexdigest()[:12]
+    return sha256(encode_order(promise).encode()).hexdigest()[:12]

@@ -96,7 +96,7 @@ class FailureLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Ceilings:
     """The ceilings that all have to hold; None where there is no such ceiling."""
 
     policy: Ceiling
@@ -125,8 +125,6 @@ class Opened:
 
     id: str
     analyst: str
-    most: int
-    """How many may fail within a day."""
 
 
 class Receipt:

@@ -27,42 +27,62 @@ _DISK = {
 }
 """SQLite's codes for what happens to a sound file; any other means that it is not sound."""
 
+# Ledgers that cannot be trusted: what each is, why that matters, and what to do.
+
+DAMAGED = (
+    "the ledger is damaged",
+    "its charges do not agree with their hashes and totals, so what is spent is not known.",
+    "bring back a copy that holds every charge",
+)
+FOREIGN = (
+    "the file is not a ledger",
+    "charges are only written to a file that dpquery has created.",
+    "name another file for the ledger; it is created when it does not exist",
+)
+OCCUPIED = (
+    "the schema is not a ledger",
+    "a ledger has a schema of its own, which dpquery makes.",
+    "name another database, or in a policy's [ledger] another schema: dpquery makes it",
+)
+REPLACED = (
+    "the ledger was replaced while it was open",
+    "charges would be missing from one of the two.",
+    "connect again, once the newest copy is back in its place",
+)
+UNKNOWN_FORMAT = (
+    "the ledger has a format that this version does not know",
+    "charges that cannot be read cannot be counted.",
+    "open it with the version of dpquery that wrote it, or a later one",
+)
+UNREADABLE_MARK = (
+    "the high-water mark cannot be read",
+    "it says how far the ledger had come, so without it a lost charge would go unseen.",
+    "bring the file back, or remove it once the ledger is known to be complete",
+)
+
 
 def refused(file: Path | str | None, title: str, why: str, *remedy: str) -> PolicyInvalid:
     """Refuse a ledger that cannot be trusted."""
-    return PolicyInvalid(Diagnostic("DPQ605", title, why=(why,), remedy=remedy), _name(file))
+    return _refused("DPQ605", file, title, (why,), *remedy)
 
 
-def damaged(file: Path | str | None) -> PolicyInvalid:
-    """Refuse a ledger that contradicts itself."""
-    return refused(
-        file,
-        "the ledger is damaged",
-        "its charges do not agree with their hashes and totals, so what is spent is not known.",
-        "bring back a copy that holds every charge",
-    )
-
-
-def foreign(file: Path | str | None) -> PolicyInvalid:
-    """Refuse a file that is something else."""
-    return refused(
-        file,
-        "the file is not a ledger",
-        "charges are only written to a file that dpquery has created.",
-        "name another file for the ledger; it is created when it does not exist",
-    )
+def _refused(
+    code: str, file: Path | str | None, title: str, why: tuple[str, ...], *remedy: str
+) -> PolicyInvalid:
+    diagnostic = Diagnostic(code, title, why=why, remedy=remedy)
+    return PolicyInvalid(diagnostic, None if file is None else str(file))
 
 
 def missing(file: Path | str | None, witness: Path | None = None) -> PolicyInvalid:
     """Refuse to begin again where a ledger has been."""
-    again = () if witness is None else (f"{_removal(witness)}    begins with the whole budget",)
-    diagnostic = Diagnostic(
+    return _refused(
         "DPQ614",
+        file,
         "the ledger was here and is gone",
-        why=("a new one would give back everything that it has spent.",),
-        remedy=("bring it back, from the newest backup", *again),
+        ("a new one would give back everything that it has spent.",),
+        "bring it back, from the newest backup",
+        *(() if witness is None else (f"{_removal(witness)}    begins with the whole budget",)),
     )
-    return PolicyInvalid(diagnostic, _name(file))
 
 
 def rolled_back(
@@ -87,61 +107,33 @@ def _removal(file: Path) -> str:
     return f"rm {shlex.quote(str(file))}"
 
 
-def replaced(file: Path | str | None) -> PolicyInvalid:
-    """Refuse to go on in another ledger than the one that was opened."""
-    return refused(
-        file,
-        "the ledger was replaced while it was open",
-        "charges would be missing from one of the two.",
-        "connect again, once the newest copy is back in its place",
-    )
-
-
-def unknown_format(file: Path | str | None) -> PolicyInvalid:
-    """Refuse a ledger of another version."""
-    return refused(
-        file,
-        "the ledger has a format that this version does not know",
-        "charges that cannot be read cannot be counted.",
-        "open it with the version of dpquery that wrote it, or a later one",
-    )
-
-
 def another_promise(file: Path | str | None, broken: str) -> PolicyInvalid:
     """Refuse a policy that protects others than the ledger has counted losses for."""
-    diagnostic = Diagnostic(
+    return _refused(
         "DPQ609",
+        file,
         f"the ledger counts other losses than this policy: {broken}",
-        why=(
-            "what is lost of one kind of neighbours or units does not add up with another's.",
-        ),
-        remedy=(
-            "state it in the policy as it was",
-            "or name another ledger, and see that both budgets may be spent",
-        ),
+        ("what is lost of one kind of neighbours or units does not add up with another's.",),
+        "state it in the policy as it was",
+        "or name another ledger, and see that both budgets may be spent",
     )
-    return PolicyInvalid(diagnostic, _name(file))
 
 
 def unwritable(file: Path | str | None) -> PolicyInvalid:
     """Fail where a charge cannot be made durable."""
-    diagnostic = Diagnostic(
-        "DPQ606",
-        "the ledger cannot be written",
-        why=("a charge is on disk before anything is scanned: nothing was scanned.",),
-        remedy=("look at free space, and at who may write the ledger and its directory",),
-    )
-    return PolicyInvalid(diagnostic, _name(file))
+    where = "look at free space, and at who may write the ledger and its directory"
+    return _unconfirmed(file, where)
 
 
-def occupied(server: str) -> PolicyInvalid:
-    """Refuse a schema that is something else."""
-    return refused(
-        server,
-        "the schema is not a ledger",
-        "a ledger has a schema of its own, which dpquery makes.",
-        "name another database, or in a policy's [ledger] another schema: dpquery makes it",
-    )
+def unreachable(server: str, cause: str) -> PolicyInvalid:
+    """Fail where a server has not confirmed a charge, whether or not it has made it."""
+    where = "look at the server, and at what its role may do in the ledger's schema"
+    return _unconfirmed(server, where, cause)
+
+
+def _unconfirmed(place: Path | str | None, remedy: str, *causes: str) -> PolicyInvalid:
+    why = "a charge is on disk before anything is scanned: nothing was scanned."
+    return _refused("DPQ606", place, "the ledger cannot be written", (why, *causes), remedy)
 
 
 def unsafe(server: str, why: str) -> PolicyInvalid:
@@ -152,17 +144,6 @@ def unsafe(server: str, why: str) -> PolicyInvalid:
         why,
         "change that setting of the server, or name another one",
     )
-
-
-def unreachable(server: str, cause: str) -> PolicyInvalid:
-    """Fail where a server has not confirmed a charge, whether or not it has made it."""
-    diagnostic = Diagnostic(
-        "DPQ606",
-        "the ledger cannot be written",
-        why=("a charge is on disk before anything is scanned: nothing was scanned.", cause),
-        remedy=("look at the server, and at what its role may do in the ledger's schema",),
-    )
-    return PolicyInvalid(diagnostic, server)
 
 
 def uncopied(server: str, schema: str) -> PolicyInvalid:
@@ -177,17 +158,13 @@ def uncopied(server: str, schema: str) -> PolicyInvalid:
 
 def undriven(server: str) -> PolicyInvalid:
     """Refuse a server where the package that talks to it is not installed."""
-    diagnostic = Diagnostic(
+    return _refused(
         "DPQ611",
+        server,
         "a ledger on a server needs a package that is not installed: psycopg",
-        why=("dpquery itself keeps ledgers in files.",),
-        remedy=("pip install 'dpquery[postgres]'",),
+        ("dpquery itself keeps ledgers in files.",),
+        "pip install 'dpquery[postgres]'",
     )
-    return PolicyInvalid(diagnostic, server)
-
-
-def _name(file: Path | str | None) -> str | None:
-    return None if file is None else str(file)
 
 
 @contextmanager
@@ -200,12 +177,12 @@ def faults(file: Path | str | None) -> Iterator[None]:
     except sqlite3.Error as fault:
         raise _judged(file, fault) from fault
     except (ValueError, ArithmeticError) as fault:  # a field that is no number, event or total
-        raise damaged(file) from fault
+        raise refused(file, *DAMAGED) from fault
 
 
 def _judged(file: Path | str | None, fault: sqlite3.Error) -> PolicyInvalid:
     # The low byte is the cause. Python's own complaints, such as text in no UTF-8, have none.
     cause = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if cause == sqlite3.SQLITE_NOTADB:
-        return foreign(file)
-    return unwritable(file) if cause in _DISK else damaged(file)
+    if cause in _DISK:
+        return unwritable(file)
+    return refused(file, *(FOREIGN if cause == sqlite3.SQLITE_NOTADB else DAMAGED))

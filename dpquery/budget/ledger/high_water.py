@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpquery.budget.ledger.errors import refused
+from dpquery.budget.ledger.errors import UNREADABLE_MARK, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,11 @@ class HighWater:
         """
         try:
             text = self.path.read_text("utf-8")
+            if self.usual and not text:  # the machine failed before it was on disk
+                return None
+            match json.loads(text):
+                case {"ledger": str(ledger), "sequence": int(sequence), "hash": str(seal)}:
+                    return Mark(ledger, sequence, seal)
         except FileNotFoundError:
             return None
         except OSError:
@@ -52,19 +57,8 @@ class HighWater:
                 return None
             raise
         except ValueError:
-            raise self._unreadable() from None
-        if self.usual and not text:  # the machine failed before it was on disk
-            return None
-        return self._parsed(text)
-
-    def _parsed(self, text: str) -> Mark:
-        try:
-            match json.loads(text):
-                case {"ledger": str(ledger), "sequence": int(sequence), "hash": str(seal)}:
-                    return Mark(ledger, sequence, seal)
-        except ValueError:
-            raise self._unreadable() from None
-        raise self._unreadable()
+            raise refused(self.path, *UNREADABLE_MARK) from None
+        raise refused(self.path, *UNREADABLE_MARK)
 
     def write(self, mark: Mark) -> None:
         """Replace the mark in one step: a reader sees the old or the new one."""
@@ -76,24 +70,15 @@ class HighWater:
             self._replace(mark, durably=False)
 
     def _replace(self, mark: Mark, *, durably: bool) -> None:
-        content = {"ledger": mark.ledger, "sequence": mark.sequence, "hash": mark.hash}
         draft = self.path.with_name(f"{self.path.name}.new")
         with open(draft, "w", encoding="utf-8", opener=_private) as file:
-            file.write(json.dumps(content) + "\n")
+            file.write(json.dumps(asdict(mark)) + "\n")
             if durably:
                 file.flush()
                 os.fsync(file.fileno())
         draft.replace(self.path)
         if durably:
             sync_directory(self.path.parent)
-
-    def _unreadable(self) -> Exception:
-        return refused(
-            self.path,
-            "the high-water mark cannot be read",
-            "it says how far the ledger had come, so without it a lost charge would go unseen.",
-            "bring the file back, or remove it once the ledger is known to be complete",
-        )
 
 
 def _private(path: str, flags: int) -> int:

@@ -11,9 +11,9 @@ A ledger is used by one thread at a time; sessions and processes each open their
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -31,22 +31,22 @@ from dpquery.budget.ledger.admin import (
     Publish,
     Suspend,
     Thaw,
-    decode,
-    encode,
+    decode_order,
+    encode_order,
     grant_up_to,
     require_grant,
 )
 from dpquery.budget.ledger.charge import (
     OWNER,
     Account,
+    Ceilings,
     Charge,
     Entry,
     FailureLimit,
-    Limits,
     Opened,
     Receipt,
 )
-from dpquery.budget.ledger.errors import another_promise, damaged, faults
+from dpquery.budget.ledger.errors import DAMAGED, another_promise, faults, refused
 from dpquery.budget.ledger.high_water import HighWater
 from dpquery.budget.ledger.postgres import Postgres
 from dpquery.budget.ledger.record import Record, Total, Totals, Wording
@@ -89,7 +89,7 @@ class _Prepared:
     """A charge, and what is known of it before the ledger is one's own."""
 
     charge: Charge
-    limits: Limits
+    ceilings: Ceilings
     account: Account
     asked: Spent
     wording: Wording
@@ -141,7 +141,7 @@ class Ledger:
         self._known = (0, Orders())
         if promise is not None:
             try:
-                self._require_kept(self._orders(), promise)
+                self._promised(self._orders())
             except BaseException:
                 self.close()
                 raise
@@ -151,7 +151,7 @@ class Ledger:
         """The key of the hashes by which rows of a unit are chosen: drawn once, and kept."""
         return self._store.secret
 
-    def charge(self, charge: Charge, limits: Limits, account: Account) -> Receipt:
+    def charge(self, charge: Charge, ceilings: Ceilings, account: Account) -> Receipt:
         """Make a charge durable, if it keeps every limit; one of nothing leaves no trace.
 
         Where as many statements of the analyst are under way as may still fail, it waits for
@@ -162,7 +162,7 @@ class Ledger:
             AlreadyRefined: what it refines was used up, or is of another version; the same.
             PolicyInvalid: the file can no longer be trusted or written; there is no receipt.
         """
-        if not charge.events and not (charge.scans and limits.failures):
+        if not charge.events and not (charge.scans and ceilings.failures):
             # What a stream has paid for is still read under the version of now.
             return Receipt(charge, "", self.orders().version if charge.scans else 0)
         if not account.session:
@@ -171,48 +171,48 @@ class Ledger:
             raise internal("what pays a difference uses up what paid the rest")
         # Others wait while the ledger is one's own: what it cannot change is ready by then.
         charged = _Prepared(
-            charge, limits, account, self._store.accountant(charge.events), Wording.of(charge)
+            charge, ceilings, account, self._store.accountant(charge.events), Wording.of(charge)
         )
         patience = monotonic() + _PATIENCE
         while True:
             try:
                 return self._receipt(charged)
             except _Crowded:
-                if monotonic() > patience and limits.failures:
-                    raise crowded(charge, limits.failures) from None
+                if monotonic() > patience and ceilings.failures:
+                    raise crowded(charge, ceilings.failures) from None
             sleep(_PAUSE)
 
     def _receipt(self, charged: _Prepared) -> Receipt:
         """Decide and write; the receipt is made when both are durable."""
         store, charge, analyst = self._store, charged.charge, charged.account.analyst
-        with faults(store.path), store.writing():
+        with self._writing():
             orders = self._orders()
-            self._known = (store.last[0], orders)
+            self._known = (store.last, orders)
             if orders.frozen and charge.events:
                 raise frozen(charge)
-            failed = self._suspended(orders, analyst, charged.limits.failures)
+            failed = self._suspended(orders, analyst, charged.ceilings.failures)
             if not failed:
                 identity = self._appended(charged, orders) if charge.events else ""
                 attempt = self._opened(charged)
         if failed:  # what was found to have failed is durable by now
-            raise suspended(charge, failed, charged.limits.failures)
+            raise suspended(charge, failed, charged.ceilings.failures)
         return Receipt(charge, identity, orders.version, attempt)
 
     def _appended(self, charged: _Prepared, orders: Orders) -> str:
         """Add a charge, if it keeps every limit."""
         store, charge, account = self._store, charged.charge, charged.account
         totals, counting = store.totals(account), self._counting(orders)
-        raised = orders.raised(charged.limits, account.analyst)
+        raised = orders.raised(charged.ceilings, account.analyst)
         require_within(charge, charged.asked, raised, totals, counting)
-        kept = counting.kept(charge.touched)
-        totals = totals.plus(charged.asked, counting, kept)
-        self._promise_in(orders)
-        record = Record.after(store.last, account, charged.wording.within(kept), totals)
-        store.append(record)
+        on = counting.counted_on(charge.touched)
+        totals = totals.plus(charged.asked, counting, on)
+        if self._promise is not None and self._promised(orders) != orders:
+            self._append(self._promise)
+        store.append(account, charged.wording.within(on), totals)
         if charge.version not in {None, orders.version}:
             raise AlreadyRefined
-        store.earlier.use(record.id, [one.number for one in charge.refines])
-        return record.id
+        store.earlier.use(charged.wording.id, [one.number for one in charge.refines])
+        return charged.wording.id
 
     def _suspended(self, orders: Orders, analyst: str, limit: FailureLimit | None) -> int:
         """Return how many failures suspend an analyst, now or before; 0 where they do not."""
@@ -226,19 +226,19 @@ class Ledger:
 
     def _opened(self, charged: _Prepared) -> Opened | None:
         """Open the attempt that a charge is for."""
-        limit, analyst = charged.limits.failures, charged.account.analyst
+        limit, analyst = charged.ceilings.failures, charged.account.analyst
         if limit is None:
             return None
         if len(self._store.attempts.open(analyst)) >= limit.most:
             raise _Crowded
         time = timedelta(seconds=limit.seconds * max(1, len(charged.charge.scans))) + _MARGIN
-        return self._store.attempts.begin(analyst, limit.most, time)
+        return self._store.attempts.begin(analyst, time)
 
     def close_attempt(self, receipt: Receipt, how: str) -> None:
         """Say that what a receipt was for ended without failing, and stored nothing."""
         if receipt.attempt is not None:
-            with faults(self._store.path), self._store.writing():
-                self._store.attempts.close(receipt.attempt, how)
+            with self._writing() as store:
+                store.attempts.close(receipt.attempt, how)
             receipt.attempt = None
 
     def fail(self, receipt: Receipt, analyst: str, most: int) -> int:
@@ -247,11 +247,11 @@ class Ledger:
         It is durable then. A process that dies before has failed as well. What has no attempt,
         or has ended it, begins one that fails, until there are as many as may be.
         """
-        store, attempt = self._store, receipt.attempt
-        with faults(store.path), store.writing():
+        attempt = receipt.attempt
+        with self._writing() as store:
             failed = store.attempts.failures(analyst)
             if attempt is None and failed < most:
-                attempt = store.attempts.begin(analyst, most, timedelta())
+                attempt = store.attempts.begin(analyst, timedelta())
             if attempt is not None:
                 failed = store.attempts.fail(attempt)
             if failed >= most and analyst not in self._orders().suspended:
@@ -260,43 +260,46 @@ class Ledger:
 
     def failures(self, analyst: str) -> int:
         """Return how many statements of an analyst count as failed."""
+        with self._reading() as store:
+            return store.attempts.failures(analyst)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Store]:
         with faults(self._store.path):
-            return self._store.attempts.failures(analyst)
+            yield self._store
+
+    @contextmanager
+    def _writing(self) -> Iterator[Store]:
+        with faults(self._store.path), self._store.writing():
+            yield self._store
 
     def _counting(self, orders: Orders) -> Counting:
         """Return how charges on parts add up, which the first charge promises."""
         return (orders if self._promise is None else orders.plus(self._promise)).counting
 
-    def _promise_in(self, orders: Orders) -> None:
-        """Record whose losses the next charge is about, where that is not in the ledger yet."""
-        promise = self._promise
-        if promise is not None:
-            self._require_kept(orders, promise)
-            if orders.plus(promise) != orders:
-                self._append(promise)
-
-    def _require_kept(self, orders: Orders, promise: Promise) -> None:
-        """Refuse a policy whose losses cannot be added to those in the ledger."""
-        broken = orders.broken_by(promise)
+    def _promised(self, orders: Orders) -> Orders:
+        """Add what the policy promises, unless its losses cannot be added to the ledger's."""
+        if self._promise is None:
+            return orders
+        broken = orders.broken_by(self._promise)
         if broken is not None:
             raise another_promise(self._store.path, broken)
+        return orders.plus(self._promise)
 
     def _append(self, order: Order) -> None:
         """Add an order; within `Store.writing`."""
         store = self._store
-        store.append(
-            Record.after(store.last, OWNER, Wording.ordered(encode(order)), store.totals(OWNER))
-        )
+        store.append(OWNER, Wording.ordered(encode_order(order)), store.totals(OWNER))
 
     def _orders(self) -> Orders:
         """Read the orders that came after those known; of these none is taken back."""
         sequence, known = self._known
-        return reduce(Orders.plus, map(decode, self._store.orders(sequence)), known)
+        newer = self._store.records("session = '' AND sequence > ?", sequence)
+        return reduce(Orders.plus, (decode_order(record.events) for record in newer), known)
 
     def freeze(self) -> bool:
         """Refuse every charge from here on; say whether that is new."""
-        store = self._store
-        with faults(store.path), store.writing():
+        with self._writing():
             new = not self._orders().frozen
             if new:
                 self._append(Freeze())
@@ -307,9 +310,8 @@ class Ledger:
 
         Failures of before are forgiven, and what is under way can still fail.
         """
-        store, attempts = self._store, self._store.attempts
-        with faults(store.path), store.writing():
-            orders = self._orders()
+        with self._writing() as store:
+            orders, attempts = self._orders(), store.attempts
             names = attempts.analysts() if analyst is None else [analyst]
             forgiven = [attempts.forgive(name) for name in names]
             new = any(forgiven) or orders.plus(Thaw(analyst)) != orders
@@ -317,59 +319,54 @@ class Ledger:
                 self._append(Thaw(analyst))
         return new
 
-    def grant(self, analyst: str, loss: Loss, limits: Limits) -> Loss:
+    def grant(self, analyst: str, loss: Loss, ceilings: Ceilings) -> Loss:
         """Raise by so much what an analyst may spend, and give their limit as it is then.
 
         Raises:
             PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
         """
-        return self._grant(lambda _: Grant(analyst, loss), limits)
+        return self._grant(lambda _: Grant(analyst, loss), ceilings)
 
     def grant_up_to(
-        self, analyst: str, epsilon: Fraction, delta: Fraction | None, limits: Limits
+        self, analyst: str, epsilon: Fraction, delta: Fraction | None, ceilings: Ceilings
     ) -> Loss:
-        """Raise to so much what an analyst may spend; a delta that is not stated stays.
-
-        Raises:
-            PolicyInvalid: DPQ610, it would not count, or be more than the policy's total.
-        """
+        """Raise to so much what an analyst may spend; a delta that is not stated stays."""
         return self._grant(
-            lambda orders: grant_up_to(analyst, epsilon, delta, orders, limits), limits
+            lambda orders: grant_up_to(analyst, epsilon, delta, orders, ceilings), ceilings
         )
 
-    def _grant(self, made: Callable[[Orders], Grant], limits: Limits) -> Loss:
-        store = self._store
-        with faults(store.path), store.writing():
+    def _grant(self, made: Callable[[Orders], Grant], ceilings: Ceilings) -> Loss:
+        with self._writing():
             orders = self._orders()
             order = made(orders)
-            own = require_grant(order, orders, limits)
+            own = require_grant(order, orders, ceilings)
             self._append(order)
         return own
 
     def orders(self) -> Orders:
         """Return what stands after all orders."""
-        with faults(self._store.path):
+        with self._reading():
             return self._orders()
 
-    def keep(self, receipt: Receipt, account: Account, key: str, bounds: Interval) -> None:
-        """Keep bounds that a receipt's charge paid for, for later calls of the same analyst."""
-        store = self._store
-        with faults(store.path), store.writing():
+    def publish(self) -> int:
+        """Begin another version of the data, and give its number; it is durable then."""
+        with self._writing():
+            self._append(Publish())
+            return self._orders().version
+
+    def store_bounds(
+        self, receipt: Receipt, account: Account, key: str, bounds: Interval
+    ) -> None:
+        """Store bounds that a receipt's charge paid for, for later calls of the analyst."""
+        with self._writing() as store:
             ends = str(bounds.low), str(bounds.high)
             store.bounds.append([(receipt.id, account.analyst, key, *ends)])
 
     def bounds(self, account: Account, key: str) -> Interval | None:
         """Return the newest bounds that the charges of an analyst paid for, under a key."""
-        with faults(self._store.path):
-            row = self._store.bounds.newest(analyst=account.analyst, key=key)
+        with self._reading() as store:
+            row = store.bounds.newest(analyst=account.analyst, key=key)
             return None if row is None else Interval(*map(Fraction, row[-2:]))
-
-    def publish(self) -> int:
-        """Begin another version of the data, and give its number; it is durable then."""
-        store = self._store
-        with faults(store.path), store.writing():
-            self._append(Publish())
-            return self._orders().version
 
     def store(
         self,
@@ -384,78 +381,66 @@ class Ledger:
         """
         if not drawn and receipt.attempt is None:
             return
-        store = self._store
-        with faults(store.path), store.writing():
+        with self._writing() as store:
             whose = receipt.id, holder.analyst, holder.rights, int(holder.shared)
-            store.answers.append([(*whose, key, text) for key, text in drawn.items()])
+            store.answers.append((*whose, key, text) for key, text in drawn.items())
             store.earlier.add(receipt.id, holder, refinable)
             if receipt.attempt is not None:
                 store.attempts.close(receipt.attempt, "answered")
         receipt.attempt = None
 
     def stored(self, holder: Holder, key: str) -> str | None:
-        """Return what was drawn last under a key, where the holder may see it.
-
-        Raises:
-            PolicyInvalid: DPQ605 the row was changed.
-        """
-        with faults(self._store.path):
+        """Return what was drawn last under a key, where the holder may see it."""
+        with self._reading() as store:
             asked = key, holder.analyst, holder.rights, int(holder.shared)
-            rows = self._store.answers.found(VISIBLE, asked)
+            rows = store.answers.found(VISIBLE, asked)
             return str(rows[0][-1]) if rows else None
 
     def earlier(self, holder: Holder, question: str) -> list[EarlierRelease]:
-        """Return what a holder was released of a question, and was not refined so far.
-
-        Raises:
-            PolicyInvalid: DPQ605 a row was changed.
-        """
-        with faults(self._store.path):
-            return self._store.earlier.left(holder, question)
+        """Return what a holder was released of a question, and was not refined so far."""
+        with self._reading() as store:
+            return store.earlier.left(holder, question)
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
         """Return what stood at a place when it was first read under a version of the data.
 
         Where that is now, what is made is durable by the time it is given.
-
-        Raises:
-            PolicyInvalid: DPQ605 the row was changed.
         """
-        store = self._store
-        with faults(store.path):
-            found = store.states.oldest(place=place, version=version)
+        with self._reading() as store:
+            found = store.states.newest(place=place, version=version)
             if found is None:
                 state = make()
                 with store.writing():
-                    found = store.states.oldest(place=place, version=version)
+                    found = store.states.newest(place=place, version=version)
                     if found is None:
                         store.states.append([(version, place, state)])
         return state if found is None else str(found[-1])
 
     def standing(
-        self, limits: Limits, account: Account, touched: Touched | None = EVERYBODY
+        self, ceilings: Ceilings, account: Account, touched: Touched | None = EVERYBODY
     ) -> Standing:
         """Return the limit with the least left, as all processes together have left it.
 
         That is for a charge on some parts of the units, or on all of them.
         """
-        with faults(self._store.path):
+        with self._reading() as store:
             orders = self._orders()
-            raised, counting = orders.raised(limits, account.analyst), self._counting(orders)
-            standing = binding(raised, self._store.totals(account), counting, touched)
+            raised, counting = orders.raised(ceilings, account.analyst), self._counting(orders)
+            standing = binding(raised, store.totals(account), counting, touched)
             failed = orders.suspended.get(account.analyst)
             by = f"after {failed} failures" if failed else ""
             return replace(standing, frozen="by the data owner" if orders.frozen else by)
 
     def entries(self, analyst: str) -> list[Entry]:
         """Return one analyst's charges, oldest first."""
-        with faults(self._store.path):
-            return [record.entry() for record in self._store.records_of(analyst)]
+        with self._reading() as store:
+            own = store.records("analyst = ? AND session <> ''", analyst)
+            return [record.entry() for record in own]
 
     def history(self) -> list[Record]:
         """Return everybody's charges and the orders, oldest first: for the data owner."""
-        with faults(self._store.path):
-            return list(self._store.records())
+        with self._reading() as store:
+            return list(store.records())
 
     def verify(self) -> int:
         """Replay the whole ledger and give the number of its charges.
@@ -465,69 +450,63 @@ class Ledger:
                 its charges. Whoever rewrites all later hashes too, or takes away the newest
                 rows, is found by the high-water mark only.
         """
-        with faults(self._store.path):
-            self._store.require_whole()
-            with self._store.snapshot():  # others may charge meanwhile
+        with self._reading() as store:
+            store.database.require_whole()
+            store.require_not_rolled_back()
+            with store.database.snapshot():  # others may charge meanwhile
                 charges = self._replay()
                 self._replay_released()
             return charges
 
     def _replay(self) -> int:
-        store, seal, orders = self._store, self._store.id, Orders()
+        store, orders = self._store, Orders()
         scopes: defaultdict[tuple[str, str], Total] = defaultdict(Total)
-        for record in store.records():
+        for record in store.whole_records():
             keys = ("policy", ""), ("analyst", record.analyst), ("session", record.session)
             if record.is_order:
-                orders = self._obeyed(orders, decode(record.events))
-            elif orders.frozen or record.analyst in orders.suspended:
-                raise damaged(store.path)
+                order = decode_order(record.events)
+                # One that could not have been given was written by somebody else.
+                sound = not (isinstance(order, Promise) and orders.broken_by(order))
+                orders = orders.plus(order)
             else:
+                sound = not orders.frozen and record.analyst not in orders.suspended
                 spent, on = store.accountant(record.charged()), record.touched()
                 for key in keys:
                     scopes[key] = scopes[key].plus(spent, orders.counting, on)
             expected = Totals(*(scopes[key] for key in keys))
-            if not record.follows(seal) or Totals.read(record.totals) != expected:
-                raise damaged(store.path)
-            seal = record.hash
+            if not sound or Totals.read(record.totals) != expected:
+                raise refused(store.path, *DAMAGED)
         return scopes["policy", ""].charges
-
-    def _obeyed(self, orders: Orders, order: Order) -> Orders:
-        """Replay an order; one that could not have been given was written by somebody else."""
-        if isinstance(order, Promise) and orders.broken_by(order):
-            raise damaged(self._store.path)
-        return orders.plus(order)
 
     def _replay_released(self) -> None:
         """Check bounds, answers and states: the former were paid for by their analysts."""
-        store = self._store
-        paid = {record.id: record.analyst for record in store.records()}
+        store, charges = self._store, list(self._store.records("session <> ''"))
+        paid = {record.id: record.analyst for record in charges}
+        refining = Counter(
+            record.id
+            for record in charges
+            for event in record.charged()
+            if isinstance(event, Refined)
+        )
         rest = (
             store.bounds.paid_for(paid),
             store.answers.paid_for(paid),
-            store.earlier.untouched(paid, _refining(store.records())),
+            store.earlier.untouched(paid, refining),
             all(store.states.rows()),  # nobody pays for these: to read them is to check
             all(store.attempts.chain.rows()),
         )
         if not all(rest):
-            raise damaged(store.path)
+            raise refused(store.path, *DAMAGED)
 
     def backup(self, file: Path) -> None:
         """Write a copy that holds every charge of before; sessions charge meanwhile.
 
         Raises:
-            PolicyInvalid: DPQ605 a server's programs do that, DPQ606 it cannot be written, or
-                is there already.
+            PolicyInvalid: DPQ605 a server's programs do that, DPQ606 it cannot be written.
         """
         with faults(file):
-            self._store.copy_to(file)
+            self._store.database.copy_to(file)
 
     def close(self) -> None:
         """Close the file; idempotent."""
         self._store.close()
-
-
-def _refining(records: Iterable[Record]) -> dict[str, int]:
-    """Count the releases that charges refine, of those that refine any."""
-    charges = ((one.id, one.charged()) for one in records if not one.is_order)
-    counts = {key: sum(isinstance(e, Refined) for e in events) for key, events in charges}
-    return {key: count for key, count in counts.items() if count}

@@ -9,8 +9,8 @@ Messages are ours. What the server says may quote rows, and stays here but for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,17 +18,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dpquery.budget.ledger.errors import (
-    damaged,
+    DAMAGED,
+    OCCUPIED,
+    REPLACED,
     missing,
-    occupied,
-    replaced,
+    refused,
     uncopied,
     undriven,
     unreachable,
     unsafe,
 )
-from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import META, SHORT, TABLES, LedgerTable, queued
+from dpquery.budget.ledger.tables import META, TABLES, Database, LedgerTable, first_meta
 from dpquery.errors import PolicyInvalid, internal
 
 if TYPE_CHECKING:
@@ -104,14 +104,17 @@ _GUARDS = (
 )
 
 
-class Postgres:
-    """A ledger in a schema of a database on a server."""
+class Postgres(Database):
+    """A ledger in a schema of a database on a server.
+
+    Its queue is for the high-water mark of this host; the server has one of its own.
+    """
+
+    path: str
 
     def __init__(self, server: Server, high_water: Path | None = None) -> None:
-        self.path: str = str(server)
+        super().__init__(str(server), high_water and Path(f"{high_water}.lock"))
         self._server = server
-        self._queue = high_water and Path(f"{high_water}.lock")
-        self._connection: Connection[Any] | None = None
         self._within = False
         self._id: str | None = None
         self._driver = _driver(self.path)
@@ -124,33 +127,24 @@ class Postgres:
             self._make()
         self._id = self._value("SELECT value FROM meta WHERE key = 'id'")
         if self._id is None:
-            raise occupied(self.path)
-
-    def close(self) -> None:
-        """Disconnect; idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+            raise refused(self.path, *OCCUPIED)
 
     @property
     def exists(self) -> bool:
         """Whether there is something to open, which is not made by looking."""
-        return self._has("meta")
+        found = self._value(f"{_RELATIONS} AND relname = 'meta'", (self._server.schema,))
+        return bool(found)
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Cursor[Any]:
         """Run one statement; `?` stands for a value."""
         return self._run(statement, values) if self._within else self._first(statement, values)
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Queue for the high-water mark of this host; the server has a queue of its own."""
-        return queued(self._queue) if self._queue else nullcontext()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Be the one writer; a commit is believed when the server says that it was one."""
         with self._alone(_HOLD) as held:
             if held is None or held[0] != self._id:
-                raise replaced(self.path)
+                raise refused(self.path, *REPLACED)
             self._require_waiting(*held[1:])
             yield
 
@@ -160,35 +154,18 @@ class Postgres:
         with self._alone("SELECT 1", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
             yield
 
-    def settle(self) -> None:
-        """A server is copied by its own programs."""
-
     def copy_to(self, file: Path) -> None:
         """Refuse: a server is copied by its own programs."""
         raise uncopied(self.path, self._server.schema)
 
-    def require_same(self) -> None:
-        """Each transaction begins with this."""
-
-    def require_short(self) -> None:
-        """Check that no row is missing from where it would give back what is spent."""
-        self._require_whole(SHORT)
-
-    def require_whole(self) -> None:
-        """Check that no row is missing."""
-        self._require_whole(TABLES)
-
-    def _require_whole(self, tables: Iterable[LedgerTable]) -> None:
-        """Check some tables, and that none at all is one that a crash empties."""
+    def require_whole(self, tables: Sequence[LedgerTable] = TABLES) -> None:
+        """Check that no row of some tables is missing, and that a crash empties none at all."""
         for table in tables:
             counted = f"SELECT count(*) = coalesce(max(sequence), 0) FROM {table.name}"  # noqa: S608
             if not self._value(counted):
-                raise damaged(self.path)
+                raise refused(self.path, *DAMAGED)
         if self._value(f"{_RELATIONS} AND relpersistence <> 'p'", (self._server.schema,)):
             raise unsafe(self.path, "a table of the ledger is unlogged: a crash empties it.")
-
-    def _has(self, table: str) -> bool:
-        return bool(self._value(f"{_RELATIONS} AND relname = ?", (self._server.schema, table)))
 
     @property
     def _quoted(self) -> str:
@@ -208,7 +185,7 @@ class Postgres:
                 return
             self._run(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
             if self._value(_RELATIONS, (self._server.schema,)):
-                raise occupied(self.path)
+                raise refused(self.path, *OCCUPIED)
             made = (one for table in TABLES for one in _made(table))
             for statement in (_exact(META), *_GUARDS, *made):
                 self._run(statement)
@@ -267,10 +244,6 @@ class Postgres:
             refusal = self._judged(fault)
         raise refusal
 
-    def _value(self, query: str, values: Sequence[object] = ()) -> Any:
-        row = self.execute(query, values).fetchone()
-        return None if row is None else row[0]
-
     def _connect(self) -> None:
         """Connect, and have each commit wait for the server's disk."""
         self._connection = self._asked(self._dialled)
@@ -317,9 +290,9 @@ class Postgres:
         if code in {"42P01", "3F000"}:
             return missing(self.path)
         if code == "42703":
-            return occupied(self.path)
+            return refused(self.path, *OCCUPIED)
         if code is not None and code.startswith(_BROKEN):
-            return damaged(self.path)
+            return refused(self.path, *DAMAGED)
         causes = (cause for begin, cause in _CAUSES.items() if (code or "").startswith(begin))
         other = f"the server said {code}." if code else _NO_CONNECTION
         return unreachable(self.path, next(causes, other))
@@ -347,15 +320,12 @@ def _exact(statement: str) -> str:
 def _made(table: LedgerTable) -> Iterator[str]:
     """Return the statements that make a table and keep it append-only."""
     name = table.name
-    columns = ", ".join(("sequence BIGINT PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
-    yield _exact(f"CREATE TABLE {name} ({columns})")
+    yield _exact(table.created("BIGINT"))
     for index, indexed in table.indexes.items():
         yield f"CREATE INDEX {index} ON {name} ({indexed}, sequence)"  # the newest is asked for
-    yield (
-        f"CREATE TRIGGER no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
-        " FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
-    )
-    yield (
-        f"CREATE TRIGGER no_replace BEFORE INSERT ON {name}"
-        " FOR EACH ROW EXECUTE FUNCTION require_next()"
-    )
+    for trigger, when, each, refusal in (
+        ("no_change", "UPDATE OR DELETE OR TRUNCATE", "STATEMENT", "refuse_change"),
+        ("no_replace", "INSERT", "ROW", "require_next"),
+    ):
+        head = f"CREATE TRIGGER {trigger} BEFORE {when} ON {name}"
+        yield f"{head} FOR EACH {each} EXECUTE FUNCTION {refusal}()"

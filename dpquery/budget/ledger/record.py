@@ -1,4 +1,4 @@
-"""One row of a ledger: a charge or an order, totals after it, a hash of all rows up to it.
+"""One row of a ledger: a charge or an order, and the totals after it.
 
 Totals stand in the row of the charge that made them, so that they are as append-only as the
 charge and under the same hash: there is no balance beside the history that could be changed
@@ -11,13 +11,11 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
-from dpquery.budget.ledger.charge import OWNER, Account, Charge, Entry
-from dpquery.budget.ledger.tables import seal_of
+from dpquery.budget.ledger.charge import OWNER, Charge, Entry
 from dpquery.budget.parallel import (
     EITHER,
     EVERYBODY,
@@ -49,10 +47,10 @@ class Total:
         every, parts = self.spent, self.parts
         if parts.version != counting.version:
             every, parts = every + parts.most(counting), NO_PARTS
-        kept = counting.kept(touched)
-        if kept is None:
+        on = counting.counted_on(touched)
+        if on is None:
             return Total(every + spent, self.charges + 1, parts)
-        return Total(every, self.charges + 1, parts.plus(spent, counting.version, kept))
+        return Total(every, self.charges + 1, parts.plus(spent, counting.version, on))
 
     def most(self, counting: Counting, touched: Touched | None = EVERYBODY) -> Spent:
         """Return the most that a unit has lost, of those that a charge may tell of."""
@@ -81,13 +79,10 @@ class Totals:
         return Totals(*self._each(lambda scope: scope.plus(spent, counting, touched)))
 
     def _each(self, made: Callable[[Total], T]) -> tuple[T, T, T]:
-        """Make something of each scope; once of several that are one and the same.
-
-        They often are: of a policy without analysts, and in a first session.
-        """
+        """Make something of each scope; once of those that are equal, as they often are."""
         policy = made(self.policy)
-        analyst = policy if self.analyst is self.policy else made(self.analyst)
-        session = analyst if self.session is self.analyst else made(self.session)
+        analyst = policy if self.analyst == self.policy else made(self.analyst)
+        session = analyst if self.session == self.analyst else made(self.session)
         return policy, analyst, session
 
     def text(self) -> str:
@@ -110,11 +105,7 @@ class Totals:
 
     @classmethod
     def read(cls, text: str) -> Totals:
-        """Read what `text` wrote.
-
-        Raises:
-            ValueError: the text is something else.
-        """
+        """Read what `text` wrote; another text is a ValueError."""
         match json.loads(text):
             case [policy, analyst, session]:
                 return cls(_total(policy), _total(analyst), _total(session))
@@ -123,16 +114,11 @@ class Totals:
 
 def _total(part: object) -> Total:
     match part:
-        case [str(epsilon), str(delta), str(rho), bool(summed), int(charges)]:
-            return _unparted(epsilon, delta, rho, summed, charges)
+        case [*spent, int(charges)]:
+            return Total(read_spent(spent), charges)
         case [*spent, int(charges), list(parts)]:
             return Total(read_spent(spent), charges, Parted.read(parts))
     raise ValueError("not the totals of a ledger")
-
-
-@lru_cache(maxsize=16)
-def _unparted(epsilon: str, delta: str, rho: str, summed: bool, charges: int) -> Total:
-    return Total(read_spent((epsilon, delta, rho, summed)), charges)
 
 
 class Wording(NamedTuple):
@@ -155,16 +141,16 @@ class Wording(NamedTuple):
         """Write an order of the owner."""
         return cls(secrets.token_hex(16), "", order)
 
-    def within(self, kept: Touched | None) -> Wording:
-        """Write it under the parts that it is kept under, if any."""
-        if kept is None:
+    def within(self, on: Touched | None) -> Wording:
+        """Write it with the parts that it is counted on, if any."""
+        if on is None:
             return self
-        parts = _json([kept.column, kept.parts, kept.per_unit])
+        parts = _json([on.column, on.parts, on.per_unit])
         return self._replace(events=f'["within",{parts},{self.events}]')
 
 
 class Record(NamedTuple):
-    """A row as it stands in the file, every field as text but the first."""
+    """A row as it stands in the file, without its hash; every field is text but the first."""
 
     sequence: int
     id: str
@@ -174,34 +160,11 @@ class Record(NamedTuple):
     query: str
     events: str
     totals: str
-    hash: str
-
-    @classmethod
-    def after(
-        cls, head: tuple[int, str], account: Account, wording: Wording, totals: Totals
-    ) -> Record:
-        """Write the charge or order that comes after another row's sequence and hash."""
-        sequence, seal = head
-        fields = (
-            sequence + 1,
-            wording.id,
-            datetime.now(UTC).isoformat(timespec="microseconds"),
-            account.analyst,
-            account.session,
-            wording.query,
-            wording.events,
-            totals.text(),
-        )
-        return cls(*fields, seal_of(seal, fields))
 
     @property
     def is_order(self) -> bool:
         """Return whether this is the owner's order and not a charge."""
         return self.session == OWNER.session
-
-    def follows(self, seal: str) -> bool:
-        """Return whether this row is untouched and stands after the row with that hash."""
-        return self.hash == seal_of(seal, self[:-1])
 
     def charged(self) -> tuple[Event, ...]:
         """Return the events of the charge.
@@ -212,7 +175,7 @@ class Record(NamedTuple):
         return _read(self.events)[0]
 
     def touched(self) -> Touched | None:
-        """Return the parts that the charge is kept under; None where it is on every unit."""
+        """Return the parts that the charge is counted on; None where it is on every unit."""
         return _read(self.events)[1]
 
     def entry(self) -> Entry:

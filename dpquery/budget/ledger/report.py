@@ -2,7 +2,12 @@
 
 The tightest number, from privacy loss distributions (PLD), holds for questions that were fixed
 beforehand. A limit on it would be passed by questions that follow from answers, as would one on
-the smallest of the three (`standing.py`).
+the smallest of the three (`budget/limits.py`).
+
+All rows of a ledger can be exported for other programs: as texts, and as events of
+dp-accounting. That is the data owner's, for it holds every analyst's charges. Numbers are
+exact; where they have no decimal they are fractions, and the events hold what the ledger itself
+counts by.
 """
 
 from __future__ import annotations
@@ -22,11 +27,11 @@ from dpquery.core.events import (
     Approximate,
     BoundedRange,
     Composed,
-    Concentrated,
     Event,
-    Gaussian,
     Pure,
     Refined,
+    Release,
+    releases,
 )
 from dpquery.core.privacy import Ceiling, Loss, decimal_text
 from dpquery.core.zcdp import epsilon_above
@@ -89,7 +94,10 @@ def _distributed(events: tuple[Event, ...], delta: Fraction) -> Fraction | None:
     """
     from dp_accounting.pld import common, privacy_loss_distribution
 
-    claims = Counter(_claims(events)) - Counter(_replaced(events))
+    released = tuple(releases(events))
+    # What was refined is part of what refines it.
+    replaced = Counter(Loss(one.before) for one in released if isinstance(one, Refined))
+    claims = Counter(map(_claim, released)) - replaced
     if not claims:
         return Fraction(0)
     summed = sum((loss.epsilon * number for loss, number in claims.items()), Fraction(0))
@@ -108,53 +116,16 @@ def _distributed(events: tuple[Event, ...], delta: Fraction) -> Fraction | None:
     return min(summed, Fraction(SHORT.create_decimal_from_float(epsilon)))
 
 
-def _claims(events: Iterable[Event]) -> Iterator[Loss]:
-    for event in events:
-        match event:
-            case Pure(epsilon) | BoundedRange(epsilon):
-                yield Loss(epsilon)
-            case (
-                Gaussian(_, epsilon, delta)
-                | Concentrated(_, epsilon, delta)
-                | Approximate(epsilon, delta)
-            ):
-                yield Loss(epsilon, delta)
-            case Refined(_, after):
-                yield Loss(after)
-            case Composed(parts):
-                yield from _claims(parts)
+def _claim(release: Release) -> Loss:
+    match release:
+        case Pure(epsilon) | BoundedRange(epsilon) | Refined(_, epsilon):
+            return Loss(epsilon)
+    return Loss(release.epsilon, release.delta)
 
 
-def _replaced(events: Iterable[Event]) -> Iterator[Loss]:
-    """Return the claims of releases that were refined: they are part of what refines them."""
-    for event in events:
-        match event:
-            case Refined(before, _):
-                yield Loss(before)
-            case Composed(parts):
-                yield from _replaced(parts)
-
-
-# All rows of a ledger, for other programs: as texts, and as events of dp-accounting.
-#
-# This is the data owner's: it holds every analyst's charges. Numbers are exact; where they
-# have no decimal they are fractions, and the events hold what the ledger itself counts by.
-
-
-EXPORTED_COLUMNS = (
-    "sequence",
-    "id",
-    "at",
-    "kind",
-    "analyst",
-    "session",
-    "query",
-    "epsilon",
-    "delta",
-    "rho",
-    "events",
-)
-
+KNOWN = ("sequence", "id", "at", "kind")
+CHARGED = ("analyst", "session", "query", "epsilon", "delta", "rho", "events")
+EXPORTED_COLUMNS = KNOWN + CHARGED
 
 EXPORTED_LARGEST = 700
 """Above, an exponential is no double."""
@@ -207,16 +178,12 @@ def _dp_event(event: Event) -> DpEvent:
     match event:
         case Pure(epsilon):
             return dp_event.RandomizedResponseDpEvent(_coin(_above(epsilon)), 2)
-        case BoundedRange():
-            return dp_event.ZCDpEvent(_above(additive((event,)).rho))
-        case Gaussian(rho) | Concentrated(rho):
-            return dp_event.ZCDpEvent(_above(rho))
-        case Refined():
-            return dp_event.ZCDpEvent(_above(additive((event,)).rho))
         case Approximate():
             return dp_event.UnsupportedDpEvent()
         case Composed(parts):
             return dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
+        case _:
+            return dp_event.ZCDpEvent(_above(additive((event,)).rho))
 
 
 def _coin(epsilon: float) -> float:

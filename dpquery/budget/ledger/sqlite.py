@@ -10,35 +10,43 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dpquery.budget.ledger.errors import (
-    damaged,
-    foreign,
+    DAMAGED,
+    FOREIGN,
+    REPLACED,
     missing,
     refused,
-    replaced,
     unwritable,
 )
 from dpquery.budget.ledger.high_water import sync_directory
-from dpquery.budget.ledger.store import first_meta
-from dpquery.budget.ledger.tables import CHARGES, META, SHORT, TABLES, LedgerTable, queued
+from dpquery.budget.ledger.tables import (
+    CHARGES,
+    META,
+    TABLES,
+    Database,
+    LedgerTable,
+    first_meta,
+)
 
 _APPLICATION = 0x64707131
 """Stands in the file's header, so that a database of another program is known as such."""
 
 
-class SQLite:
+class SQLite(Database):
     """A ledger file, or a ledger in memory when there is no path.
 
     What SQLite and the file system raise passes through its methods: the ledger names it.
     """
 
+    path: Path | None
+
     def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._connection: sqlite3.Connection | None = None
+        # SQLite's own waiting lets one process starve the others.
+        super().__init__(path, path and Path(f"{path}.lock"))
         self._opened: list[tuple[int, int]] = []
 
     def open(self, *, marked: Path | None) -> None:
@@ -46,39 +54,25 @@ class SQLite:
         self._file = self._require_file(marked)
         self._connection = _connect(self.path)
         if self._value("PRAGMA application_id") != _APPLICATION:
-            raise foreign(self.path)
+            raise refused(self.path, *FOREIGN)
         self._require_durable()
-
-    def close(self) -> None:
-        """Close the file; idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
 
     @property
     def exists(self) -> bool:
         """Whether there is a file of that name, be it a ledger or not."""
         return self.path is not None and self.path.exists()
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Run one statement; `?` stands for a value."""
-        return self._sql.execute(statement, values)
-
-    @property
-    def _sql(self) -> sqlite3.Connection:
-        assert self._connection is not None, "a store uses an open database"  # noqa: S101
-        return self._connection
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Queue for the ledger: SQLite's own waiting lets one process starve the others."""
-        return nullcontext() if self.path is None else queued(Path(f"{self.path}.lock"))
+        return self._connection.execute(statement, values)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Have what is executed within it done as a whole, and durably, or not at all."""
-        sql = self._sql
+        sql = self._connection
         try:
             sql.execute("BEGIN IMMEDIATE")
+            self._require_same()
             yield
             sql.execute("COMMIT")
         except BaseException:
@@ -89,11 +83,11 @@ class SQLite:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read what is there when the first statement is run, whatever is written meanwhile."""
-        self._sql.execute("BEGIN")
+        self.execute("BEGIN")
         try:
             yield
         finally:
-            self._sql.execute("ROLLBACK")
+            self.execute("ROLLBACK")
 
     def settle(self) -> None:
         """Move what was committed from the log to the file, of which a backup may be a copy.
@@ -102,14 +96,14 @@ class SQLite:
         room for, is moved with the next one.
         """
         with suppress(sqlite3.OperationalError):
-            self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def copy_to(self, file: Path) -> None:
         """Write a copy as of now, durably, under a name that nothing has; others go on."""
         draft = _empty(file)
         with closing(sqlite3.connect(draft)) as copy:
             copy.execute("PRAGMA synchronous = FULL")
-            self._sql.backup(copy)  # one step, so of one moment
+            self._connection.backup(copy)  # one step, so of one moment
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, once it is closed
         try:
             os.link(draft, file)  # unlike a rename, this replaces nothing
@@ -117,31 +111,21 @@ class SQLite:
             draft.unlink()
         sync_directory(file.parent)
 
-    def require_same(self) -> None:
+    def require_whole(self, tables: Sequence[LedgerTable] = TABLES) -> None:
+        """Check SQLite's own structures: in some tables, at a microsecond a row, or in all."""
+        names = ["meta", *(table.name for table in tables)] if tables is not TABLES else [""]
+        checks = (f"integrity_check({name})" if name else "integrity_check" for name in names)
+        if any(self._value(f"PRAGMA {check}") != "ok" for check in checks):
+            raise refused(self.path, *DAMAGED)
+
+    def _require_same(self) -> None:
         """Refuse to write to files that no longer have the ledger's names."""
         if self.path is None:
             return
         found = [_require_private(Path(f"{self.path}{end}")) for end in ("", "-wal", "-shm")]
         self._opened = self._opened or found
         if found != self._opened or found[0] != self._file:
-            raise replaced(self.path)
-
-    def require_short(self) -> None:
-        """Check SQLite's own structures where a fault could give back what is spent.
-
-        A torn page can read as rows missing from an index, and the total found through it would
-        be too low. This costs a microsecond a row.
-        """
-        for table in ("meta", *(table.name for table in SHORT)):
-            self._check(f"integrity_check({table})")
-
-    def require_whole(self) -> None:
-        """Check all of SQLite's own structures."""
-        self._check("integrity_check")
-
-    def _check(self, pragma: str) -> None:
-        if self._value(f"PRAGMA {pragma}") != "ok":
-            raise damaged(self.path)
+            raise refused(self.path, *REPLACED)
 
     def _require_file(self, marked: Path | None) -> tuple[int, int] | None:
         if self.path is None:
@@ -160,13 +144,10 @@ class SQLite:
     def _require_durable(self) -> None:
         """Have each commit wait for the disk, and believe it only when SQLite says so."""
         journal = self._value("PRAGMA journal_mode = WAL")
-        self._sql.execute("PRAGMA synchronous = FULL")
+        self.execute("PRAGMA synchronous = FULL")
         expected = "memory" if self.path is None else "wal"
         if journal != expected or self._value("PRAGMA synchronous") < 2:
             raise unwritable(self.path)
-
-    def _value(self, query: str) -> Any:
-        return self._sql.execute(query).fetchone()[0]
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:
@@ -210,19 +191,17 @@ def _fill(connection: sqlite3.Connection) -> None:
 def _made(table: LedgerTable) -> Iterator[str]:
     """Return the statements that make a table and keep it append-only."""
     name, of = table.name, "" if table is CHARGES else f"_of_{table.name}"
-    columns = ", ".join(("sequence INTEGER PRIMARY KEY", *table.columns, "hash TEXT NOT NULL"))
-    yield f"CREATE TABLE {name} ({columns}) STRICT"
+    yield f"{table.created('INTEGER')} STRICT"
     for index, indexed in table.indexes.items():
         yield f"CREATE INDEX {index} ON {name} ({indexed})"
+    gap = f"WHEN NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM {name})"  # noqa: S608
     for trigger, when, why in (
-        ("no_update", "UPDATE", "never changed"),
-        ("no_delete", "DELETE", "never removed"),
-        ("no_replace", "INSERT", "only appended"),
+        ("no_update", f"UPDATE ON {name}", "never changed"),
+        ("no_delete", f"DELETE ON {name}", "never removed"),
+        ("no_replace", f"INSERT ON {name} {gap}", "only appended"),
     ):
-        head = f"CREATE TRIGGER {trigger}{of} BEFORE {when} ON {name}"
-        gap = f"NEW.sequence <> (SELECT coalesce(max(sequence), 0) + 1 FROM {name})"  # noqa: S608
-        only = f"WHEN {gap}" if when == "INSERT" else ""
-        yield f"{head} {only} BEGIN SELECT RAISE(ABORT, '{name} are {why}'); END"
+        head = f"CREATE TRIGGER {trigger}{of} BEFORE {when}"
+        yield f"{head} BEGIN SELECT RAISE(ABORT, '{name} are {why}'); END"
 
 
 def _require_private(path: Path) -> tuple[int, int]:
@@ -236,7 +215,7 @@ def _require_private(path: Path) -> tuple[int, int]:
             "name the file itself",
         )
     if not stat.S_ISREG(status.st_mode):
-        raise foreign(path)
+        raise refused(path, *FOREIGN)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise refused(
             path,

@@ -14,29 +14,27 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from operator import methodcaller
 from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.ledger.charge import Account, Opened
-from dpquery.budget.ledger.errors import (
-    damaged,
-    forgetting,
-    refused,
-    rolled_back,
-    unknown_format,
-)
+from dpquery.budget.ledger.errors import UNKNOWN_FORMAT, forgetting, refused, rolled_back
 from dpquery.budget.ledger.high_water import HighWater, Mark
-from dpquery.budget.ledger.record import Record, Totals
+from dpquery.budget.ledger.record import Record, Totals, Wording
 from dpquery.budget.ledger.tables import (
     ANSWERS,
     ATTEMPTS,
     BOUNDS,
+    CHARGES,
     EARLIER,
+    FORMAT,
     REFINED,
+    SHORT,
     STATES,
     Chain,
     Database,
@@ -45,11 +43,9 @@ from dpquery.budget.ledger.tables import (
 )
 from dpquery.errors import internal
 
-# Which process this is, so that another one on the same machine can tell that it is gone.
-#
-# Linux says so by numbers that hold until the next start of the machine, in one namespace
-# of processes. Of a process of another machine, or another system, nothing is known.
-
+# Which process this is, so that another one on the same machine can tell that it is gone. Linux
+# says so by numbers that hold until the next start of the machine, in one namespace of
+# processes. Of a process of another machine, or another system, nothing is known.
 
 _PROC = Path("/proc")
 _ENDED = ("Z", "X")
@@ -102,21 +98,6 @@ def _state(number: int) -> tuple[str, str] | None:
     return fields[0], fields[19]
 
 
-# Statements that read private rows, from the charge until they have drawn: failures count.
-#
-# Whether a statement fails can depend on one unit's rows, and nobody is charged for what a
-# failure tells. So failures are rationed: after a number of them within a day, the analyst
-# is frozen until the data owner thaws.
-#
-# An attempt is open from the moment of its charge, in the same transaction, and is closed
-# when what was drawn is stored. A process that dies between leaves it open, and dying is a
-# failure like others. As many attempts of an analyst may be open as may still fail: each
-# could.
-#
-# Each row of the table holds all that an analyst has open after it, as each charge holds
-# the totals after it; the newest is all that is read.
-
-
 WINDOW = timedelta(hours=24)
 """How long a failure counts, from the moment of the charge."""
 
@@ -138,20 +119,14 @@ class Attempt:
         return self.failed or now > self.until or is_gone(self.process)
 
 
-def written(attempts: Iterable[Attempt]) -> str:
+def encode_attempts(attempts: Iterable[Attempt]) -> str:
     """Write what one analyst has under way, and what failed within the window."""
-    listed = [
-        [a.id, a.at.isoformat(), a.until.isoformat(), a.process, a.failed] for a in attempts
-    ]
-    return json.dumps(listed, separators=(",", ":"))
+    listed = list(map(astuple, attempts))
+    return json.dumps(listed, separators=(",", ":"), default=methodcaller("isoformat"))
 
 
-def read(text: str) -> list[Attempt]:
-    """Read what `written` wrote.
-
-    Raises:
-        ValueError: the text is something else.
-    """
+def decode_attempts(text: str) -> list[Attempt]:
+    """Read what `encode_attempts` wrote; another text is a ValueError."""
     return [_attempt(part) for part in json.loads(text)]
 
 
@@ -165,14 +140,25 @@ def _attempt(part: object) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The attempts in an open ledger; rows are added within `Store.writing`."""
+    """Statements that read private rows, from the charge until they have drawn.
+
+    Whether a statement fails can depend on one unit's rows, and nobody is charged for what a
+    failure tells. So failures are rationed: after a number of them within a day, the analyst is
+    frozen until the data owner thaws.
+
+    An attempt is open from the moment of its charge, in the same transaction, and is closed
+    when what was drawn is stored. A process that dies between leaves it open, and dying is a
+    failure like others. As many attempts of an analyst may be open as may still fail: each
+    could. Each row of the table holds all that an analyst has open after it, as each charge
+    holds the totals after it; the newest is all that is read.
+    """
 
     chain: Chain
 
     def analysts(self) -> Sequence[str]:
         """Name everybody who ever had one open."""
         named = "SELECT DISTINCT analyst FROM attempts ORDER BY analyst"
-        return [str(analyst) for (analyst,) in self.chain.connection().execute(named)]
+        return [str(analyst) for (analyst,) in self.chain.database().execute(named)]
 
     def open(self, analyst: str) -> list[Attempt]:
         """Return those of an analyst, those that failed among them."""
@@ -182,9 +168,9 @@ class Attempts:
         """Return how many statements of an analyst count as failed."""
         return _failures(*self._now(analyst))
 
-    def begin(self, analyst: str, most: int, time: timedelta) -> Opened:
-        """Open one of an analyst who may fail so often; after so long it has surely ended."""
-        opened = Opened(secrets.token_hex(8), analyst, most)
+    def begin(self, analyst: str, time: timedelta) -> Opened:
+        """Open one of an analyst; after so long it has surely ended."""
+        opened = Opened(secrets.token_hex(8), analyst)
         now, still = self._now(analyst)
         attempt = Attempt(opened.id, now, now + time, this_process())
         self._put(analyst, now, "begun", [*still, attempt])
@@ -211,38 +197,27 @@ class Attempts:
         return True
 
     def _now(self, analyst: str) -> tuple[datetime, list[Attempt]]:
-        """Return the time and what began within the window; a clock set back forgives nothing.
-
-        Raises:
-            ValueError: the row is not the one that was written.
-        """
+        """Return the time and what is within the window; a clock set back forgives nothing."""
         now, last = datetime.now(UTC), self.chain.newest()
         if last is not None:
             now = max(now, datetime.fromisoformat(last[2]))
         own = self.chain.newest(analyst=analyst)
-        attempts = [] if own is None else read(own[-1])
+        attempts = [] if own is None else decode_attempts(own[-1])
         return now, [attempt for attempt in attempts if now - attempt.at < WINDOW]
 
     def _put(self, analyst: str, now: datetime, how: str, still: Iterable[Attempt]) -> None:
         """Add what an analyst has open from now on, and how that came."""
-        self.chain.append([(analyst, now.isoformat(), how, written(still))])
+        self.chain.append([(analyst, now.isoformat(), how, encode_attempts(still))])
 
 
 def _failures(now: datetime, attempts: Iterable[Attempt]) -> int:
     return sum(attempt.has_failed(now) for attempt in attempts)
 
 
-_FORMAT = "1"
-
 _TOTALS = """
     SELECT (SELECT totals FROM charges ORDER BY sequence DESC LIMIT 1),
            (SELECT totals FROM charges WHERE analyst = ? ORDER BY sequence DESC LIMIT 1),
            (SELECT totals FROM charges WHERE session = ? ORDER BY sequence DESC LIMIT 1)
-"""
-
-_NEXT_HEAD = """
-    SELECT sequence, hash, (SELECT hash FROM charges WHERE sequence = ?)
-    FROM charges ORDER BY sequence DESC LIMIT 1
 """
 
 
@@ -257,6 +232,7 @@ class Store:
         self._mark = mark
         self._process = os.getpid()
         self._open = True
+        self._seen: Mark  # the last row of the history that this session has read
         with database.locked():
             try:
                 database.open(marked=mark.path if mark and mark.read() else None)
@@ -277,7 +253,8 @@ class Store:
         self._open = False
 
     @property
-    def _sql(self) -> Database:
+    def database(self) -> Database:
+        """What holds the rows, while it may be used."""
         if self._process != os.getpid():
             raise internal("a ledger is not carried over a fork")
         if not self._open:
@@ -286,26 +263,19 @@ class Store:
 
     def totals(self, account: Account) -> Totals:
         """Return what is spent: by everyone, by this analyst, in this session."""
-        row = self._sql.execute(_TOTALS, (account.analyst, account.session)).fetchone()
+        row = self.database.execute(_TOTALS, (account.analyst, account.session)).fetchone()
         read = {text: Totals.read(text) if text else Totals() for text in set(row)}
         policy, analyst, session = (read[text] for text in row)
         return Totals(policy.policy, analyst.analyst, session.session)
 
-    def records(self) -> Iterator[Record]:
-        """Return all charges and orders, oldest first, from one snapshot."""
-        return map(Record._make, self._sql.execute("SELECT * FROM charges ORDER BY sequence"))
+    def records(self, where: str = "1 = 1", *values: object) -> Iterator[Record]:
+        """Return charges and orders, oldest first, from one snapshot."""
+        some = f"SELECT * FROM charges WHERE {where} ORDER BY sequence"  # noqa: S608 - ours
+        return (Record(*row[:-1]) for row in self.database.execute(some, values))
 
-    def records_of(self, analyst: str) -> Iterator[Record]:
-        """Return one analyst's charges, oldest first, from one snapshot."""
-        query = "SELECT * FROM charges WHERE analyst = ? AND session <> '' ORDER BY sequence"
-        return map(Record._make, self._sql.execute(query, (analyst,)))
-
-    def orders(self, after: int = 0) -> Iterator[str]:
-        """Return the owner's orders after a sequence, oldest first, from one snapshot."""
-        query = (
-            "SELECT events FROM charges WHERE session = '' AND sequence > ? ORDER BY sequence"
-        )
-        return (str(order) for (order,) in self._sql.execute(query, (after,)))
+    def whole_records(self) -> Iterator[Record]:
+        """Return all of them, each held against its hash."""
+        return map(Record._make, self.charges.rows())
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -313,12 +283,13 @@ class Store:
 
         What was decided over `last` stays true: the next is never one of an earlier copy.
         """
-        database = self._sql
+        database = self.database
         with database.locked():
             with database.transaction():
-                database.require_same()
-                self._require_not_rolled_back()
-                self._newest = self._seen = self._next_head()
+                self.require_not_rolled_back()
+                if self._hash_at(self._seen.sequence) != self._seen.hash:
+                    raise rolled_back(self.path, "this session, which has seen more of it")
+                self._newest = self._seen = self._head()
                 yield
             if self._newest != self._seen:
                 database.settle()
@@ -326,65 +297,50 @@ class Store:
             self._raise_mark()
 
     @property
-    def last(self) -> tuple[int, str]:
-        """The sequence and hash that the next row comes after; within `writing`."""
-        return self._newest.sequence, self._newest.hash
+    def last(self) -> int:
+        """The sequence that the next row comes after; within `writing`."""
+        return self._newest.sequence
 
-    def append(self, record: Record) -> None:
-        """Add a row; only within `writing`."""
-        self._sql.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", record)
-        self._newest = Mark(self.id, record.sequence, record.hash)
-
-    def copy_to(self, file: Path) -> None:
-        """Write a copy that holds every charge that was acknowledged before."""
-        self._sql.copy_to(file)
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Read all rows as they are now, whatever others write meanwhile."""
-        return self._sql.snapshot()
-
-    def require_whole(self) -> None:
-        """Check the database's own structures, and that the mark belongs to this history."""
-        self._sql.require_whole()
-        self._require_not_rolled_back()
+    def append(self, account: Account, wording: Wording, totals: Totals) -> None:
+        """Add a charge or an order; only within `writing`."""
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        who = account.analyst, account.session
+        row = wording.id, at, *who, wording.query, wording.events, totals.text()
+        self.charges.append([row])
+        self._newest = self._head()
 
     def _require_sound(self) -> None:
         """Check what may be spent by, but for older hashes and totals.
 
         These, and what was released, are for `Ledger.verify`.
         """
-        with self._sql.transaction():
-            meta = dict(self._sql.execute("SELECT key, value FROM meta"))
-            if meta.get("format") != _FORMAT or meta.get("accountant") not in ACCOUNTANTS:
-                raise unknown_format(self.path)
+        with self.database.transaction():
+            meta = dict(self.database.execute("SELECT key, value FROM meta"))
+            if meta.get("format") != FORMAT or meta.get("accountant") not in ACCOUNTANTS:
+                raise refused(self.path, *UNKNOWN_FORMAT)
             self.id: str = meta["id"]
             self.secret: str = meta["secret"]
             self.accountant = ACCOUNTANTS[meta["accountant"]]
+            self.charges = self._chain(CHARGES)
             self.bounds = self._chain(BOUNDS)
             self.answers = self._chain(ANSWERS)
             self.earlier = Earlier(self._chain(EARLIER), self._chain(REFINED))
             self.states = self._chain(STATES)
             self.attempts = Attempts(self._chain(ATTEMPTS))
-            self._sql.require_short()
-            self._require_not_rolled_back()
-            self._require_sound_end()
+            self.database.require_whole(SHORT)
+            self.require_not_rolled_back()
+            self.charges.newest()  # is held against its hash
             self._seen = self._newest = self._head()
             # It changes nothing, and finds a read-only file: SQLite begins a transaction there.
-            self._sql.execute("UPDATE meta SET value = value WHERE key = 'format'")
-        self._sql.settle()
+            self.database.execute("UPDATE meta SET value = value WHERE key = 'format'")
+        self.database.settle()
         self._raise_mark()
 
     def _chain(self, table: LedgerTable) -> Chain:
-        return Chain(table, lambda: self._sql, self.id)
+        return Chain(table, lambda: self.database, self.id)
 
-    def _require_sound_end(self) -> None:
-        newest = "SELECT * FROM charges ORDER BY sequence DESC LIMIT 2"
-        rows = [Record._make(row) for row in self._sql.execute(newest)]
-        seals = [*(row.hash for row in rows[1:]), self.id]
-        if rows and not rows[0].follows(seals[0]):
-            raise damaged(self.path)
-
-    def _require_not_rolled_back(self) -> None:
+    def require_not_rolled_back(self) -> None:
+        """Refuse an earlier copy, and a history that the mark does not belong to."""
         mark = self._mark.read() if self._mark else None
         if mark is None or self._mark is None:
             return
@@ -407,27 +363,11 @@ class Store:
             self._mark.write(self._seen)
 
     def _head(self) -> Mark:
-        newest = "SELECT sequence, hash FROM charges ORDER BY sequence DESC LIMIT 1"
-        return Mark(self.id, *(self._sql.execute(newest).fetchone() or (0, self.id)))
-
-    def _next_head(self) -> Mark:
-        """Return the head of a history that the last one stands in."""
-        seen = self._seen
-        row = self._sql.execute(_NEXT_HEAD, (seen.sequence,)).fetchone()
-        sequence, seal, before = row or (0, self.id, None)
-        if seen.sequence and before != seen.hash:
-            raise rolled_back(self.path, "this session, which has seen more of it")
-        return Mark(self.id, sequence, seal)
+        return Mark(self.id, *self.charges.head())
 
     def _hash_at(self, sequence: int) -> str | None:
         if sequence == 0:
             return self.id
         query = "SELECT hash FROM charges WHERE sequence = ?"
-        row = self._sql.execute(query, (sequence,)).fetchone()
+        row = self.database.execute(query, (sequence,)).fetchone()
         return str(row[0]) if row else None
-
-
-def first_meta() -> list[tuple[str, str]]:
-    """Return what a new ledger says of itself: its id, its secret, and how to read it."""
-    meta = [("format", _FORMAT), ("id", secrets.token_hex(16)), ("accountant", "additive")]
-    return [*meta, ("secret", secrets.token_hex(32))]

@@ -156,7 +156,7 @@ def test_long_answers_are_not_kept(session: Session, place: Path):
     answer = session.sql(query)
     grown = sum(file.stat().st_size for file in place.parent.glob("own.ledger*")) - before
     assert len(answer.rows) == 241 * 90
-    assert grown < lookup.MOST_KEPT
+    assert grown < lookup.MOST_STORED
     assert any("charged again" in note for note in answer.notes)
     assert session.sql(query).loss.epsilon > 0
 
