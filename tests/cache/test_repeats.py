@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from dpquery.functions.quantile_list import OF_LISTS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source import Span
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell
+from dpquery.functions.quantile import OF_LISTS
 from dpquery.functions.selection import ModeRelease
 from dpquery.policy.files import copy_samples
 from dpquery.session import Session
