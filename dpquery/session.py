@@ -90,7 +90,8 @@ class Session:
             failures=_failure_limit(policy, analyst),
         )
         self._notes = tuple(notes)
-        self._prices = Prices(None, limits.session or limits.analyst or limits.policy)
+        owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
+        self._prices = Prices(owner, limits.session or limits.analyst or limits.policy)
         self._lock = threading.RLock()
         self._process: int | None = os.getpid()
         self._log = FaultLog(policy.ledger.faults, own=not policy.published)

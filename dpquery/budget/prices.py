@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -28,8 +29,8 @@ _STATEMENTS = 100
 class Prices:
     """The epsilon and delta of statements that do not say themselves."""
 
-    owner: Fraction | None
-    """The epsilon that the policy gives each statement."""
+    owner: Mapping[str, Fraction | None]
+    """The eps and delta that the policy gives each statement."""
     limit: Ceiling
     """The narrowest limit of the session."""
     chosen: dict[str, Fraction] = field(default_factory=dict)
@@ -41,12 +42,15 @@ class Prices:
         Raises:
             NameRefused: DPQ205 it is no number, or out of range.
         """
-        epsilon = self.chosen.get("eps", self.owner) if eps is None else _read("eps", eps)
+        epsilon = _read("eps", eps) if eps is not None else self._standing("eps")
         if epsilon is None:
             return None
+        given = _read("delta", delta) if delta is not None else self._standing("delta")
         part = self.limit.limit.delta / _STATEMENTS
-        given = self.chosen.get("delta", part) if delta is None else _read("delta", delta)
-        return Loss(epsilon, given)
+        return Loss(epsilon, part if given is None else given)
+
+    def _standing(self, name: str) -> Fraction | None:
+        return self.chosen.get(name, self.owner.get(name))
 
     def set(self, name: str, value: str | None) -> None:
         """Choose eps or delta for what follows; without a value, no longer.

@@ -96,7 +96,7 @@ WEIGHT = Parameter(
     "weight",
     "how much of the statement's epsilon the call has, against 1 of the others, as in weight=2",
 )
-COMMON = (EPS, WEIGHT, DELTA, MAX_ROWS, MECHANISM, RHO, WEIGHTS)
+COMMON = (EPS, DELTA, MAX_ROWS, MECHANISM, RHO, WEIGHTS, WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)

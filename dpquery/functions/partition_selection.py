@@ -252,7 +252,7 @@ KEYS = DPFunction(
     summary="The values that enough units have, where they are not public; or groups of them.",
     positional=(Expression(Takes.DISCRETE),),
     gives=Gives.VALUES,
-    parameters=(EPS, WEIGHT, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT),
+    parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT, WEIGHT),
     mechanisms=(PartitionSelection.name,),
     plan=_plan,
     price="eps=0.5, delta=1e-7",

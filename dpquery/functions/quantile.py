@@ -457,7 +457,7 @@ QUANTILE = DPFunction(
     ),
     positional=(Expression(Takes.ORDERED), Share()),
     gives=Gives.VALUE,
-    parameters=(EPS, WEIGHT, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS),
+    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS, WEIGHT),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",

@@ -193,6 +193,15 @@ LIMITS = Group("[limits]", "What a query may take, and how often one may fail.",
         says="is after how many failed statements within 24 hours an analyst is frozen"),
 ))
 
+QUERIES = Group("[queries]", "What each statement may spend on its plain aggregates.", (
+    Key("epsilon", values.read_price, "0.1",
+        "is shared by the plain aggregates of a statement, as AVG(salary), unless it says "
+        "otherwise; without it they are refused"),
+    Key("delta", values.read_delta, "1e-8",
+        "is what a statement may spend on finding groups: a hundredth of the budget's delta "
+        "unless stated", needs=(Beside("epsilon", "delta is spent beside an epsilon."),)),
+))
+
 SERVER = '"postgresql://db.example.org/privacy?sslmode=verify-full"'
 _ONE_LEDGER = ("charges are added up in one place.", "one of url and path")
 LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless stated.", (
@@ -269,6 +278,6 @@ COLUMN = Group("[tables.people.columns]",
 ))
 # fmt: on
 
-GROUPS = (PRIVACY, BUDGET, ANALYST, LIMITS, LEDGER, TABLE, COLUMN)
-SECTIONS = ("privacy", "budget", "limits", "analysts", "ledger", "tables")
+GROUPS = (PRIVACY, BUDGET, ANALYST, LIMITS, QUERIES, LEDGER, TABLE, COLUMN)
+SECTIONS = ("privacy", "budget", "limits", "analysts", "ledger", "queries", "tables")
 """What a policy file consists of."""

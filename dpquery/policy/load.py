@@ -36,6 +36,7 @@ from dpquery.policy.keys import (
     LEDGER,
     LIMITS,
     PRIVACY,
+    QUERIES,
     SECTIONS,
     TABLE,
     missing,
@@ -47,6 +48,7 @@ from dpquery.policy.model import (
     Files,
     LedgerSettings,
     Policy,
+    Price,
     ScanLimits,
     Server,
     Table,
@@ -72,6 +74,7 @@ def load_policy(path: str | Path) -> Policy:
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
         limits=ScanLimits(**LIMITS.read(root.child("limits"))),
+        price=Price(**QUERIES.read(root.child("queries"))),
         **PRIVACY.read(root.child("privacy")),
     )
 

@@ -216,6 +216,14 @@ class ScanLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """What each statement may spend on the calls that state nothing themselves."""
+
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's whole file."""
 
@@ -230,6 +238,8 @@ class Policy:
     directory: Path = Path()
     """Where the paths start that the owner wrote."""
     limits: ScanLimits = field(default_factory=ScanLimits)
+    price: Price = field(default_factory=Price)
+    """Of a statement that says nothing, in a session that says nothing."""
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
 

@@ -19,7 +19,13 @@ from functools import partial
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from dpquery.core.privacy import BUDGET_MAX, Neighbours, exact_number
+from dpquery.core.privacy import (
+    BUDGET_MAX,
+    EPSILON_MAX,
+    EPSILON_MIN,
+    Neighbours,
+    exact_number,
+)
 from dpquery.core.types import INT64, ROWS_MAX, Kind, RowLimit, Type
 from dpquery.errors import nearest
 from dpquery.policy.document import Unfit, written
@@ -128,6 +134,9 @@ def _exact(value: object) -> Fraction:
 
 
 read_budget = limited("a number above 0 and at most 9e9", _exact, lambda n: 0 < n <= BUDGET_MAX)
+read_price = limited(
+    "a number from 1e-9 to 1e9", _exact, lambda n: EPSILON_MIN <= n <= EPSILON_MAX
+)
 read_delta = limited("a number from 0 to below 1", _exact, lambda n: 0 <= n < 1)
 read_grid = limited(
     "a number above 0 that is a double",

@@ -82,6 +82,7 @@ def _query_parser() -> ArgumentParser:
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")
+    add("-e", "--eps", metavar="E", help="what each statement may spend on plain aggregates")
     add("--unit", metavar="COL", help="without a policy: the column of the privacy unit")
     add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
     rows = "without a policy: how many rows of one unit count, or 'auto' to have that found"

@@ -50,6 +50,15 @@ def show(text: object) -> None:
         print(text, flush=True)
 
 
+@contextmanager
+def connected(options: Namespace, connect: Connect) -> Iterator[Session]:
+    """Open the session that the command line asks for."""
+    with connect(options.source, **connect_settings(options)) as session:
+        if options.eps is not None:
+            session.sql(f"SET dp.eps = {options.eps}")
+        yield session
+
+
 def ask(options: Namespace, connect: Connect) -> int:
     """Ask everything that the command line names; stop at the first failure, with its code."""
     script = _script(options.script)
@@ -57,7 +66,7 @@ def ask(options: Namespace, connect: Connect) -> int:
         raise UsageError(f"a file of {options.format} holds one answer, not {len(script)}")
     with (
         answers_to(options) as output,
-        connect(options.source, **connect_settings(options)) as session,
+        connected(options, connect) as session,
     ):
         noted: set[str] = set()
         for at, statement in enumerate(script):

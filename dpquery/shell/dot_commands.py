@@ -193,6 +193,11 @@ def _unquoted(file: str) -> str:
     return file[1:-1] if quotes else file
 
 
+def _price(amount: str) -> str:
+    """Return the statement that sets the epsilon of those to come."""
+    return "RESET dp.eps" if amount.lower() == "off" else f"SET dp.eps = {amount}"
+
+
 COMMANDS = (
     Command(".help", "[WORD]", "this list, or about a function, a command, a code", _help),
     Command(".tables", "", "the tables of the policy", _asking("SHOW TABLES")),
@@ -205,6 +210,8 @@ COMMANDS = (
             tuple(FORMATS)),
     Command(".again", "", "the last answer once more, in the mode of now; free",
             lambda desk, _: desk.again()),
+    Command(".eps", "E|off", "what each statement may spend on plain aggregates",
+            lambda desk, amount: desk.ask_each(statements(_price(amount)))),
     Command(".timer", "on|off", "how long each answer took", _timer, ("on", "off")),
     Command(".intervals", "on|off", "n_low and n_high beside each noisy n (95 %)", _intervals,
             ("on", "off")),

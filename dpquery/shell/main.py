@@ -20,11 +20,19 @@ from dpquery.errors.pages import explain
 from dpquery.shell.arguments import (
     UsageError,
     asked,
-    connect_settings,
     of_one_file,
     verb_parser,
 )
-from dpquery.shell.batch import Connect, ask, open_output, open_session, say, show, unexpected
+from dpquery.shell.batch import (
+    Connect,
+    ask,
+    connected,
+    open_output,
+    open_session,
+    say,
+    show,
+    unexpected,
+)
 
 if TYPE_CHECKING:
     from dpquery.session import Session
@@ -202,7 +210,7 @@ def _run(argv: list[str], connect: Connect) -> int:
             return run_verb(argv)
     options = asked(argv)
     if options.script is None and at_terminal():
-        with connect(options.source, **connect_settings(options)) as session:
+        with connected(options, connect) as session:
             converse(session, options)
         return ExitCode.ANSWER
     return ask(options, connect)

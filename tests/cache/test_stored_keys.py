@@ -109,7 +109,7 @@ ELSEWHERE = {
     # asked for by its name, in the scan, or read by nothing but DESCRIBE
     Column: {"name", "per_unit", "parts_rows", "description"},
     Table: {"name", "source", "columns", "public", "unique"},
-    Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits"},
+    Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits", "price"},
 }
 """Says nothing of a law, says it in another field, or decides in `holder_of` whose it is."""
 

@@ -179,3 +179,15 @@ def test_a_table_without_a_limit_of_rows_has_it_found(tmp_path: Path):
         shown = " ".join(str(opened.explain("SELECT AVG(minutes) FROM visits", eps=1)).split())
         assert "DP_AVG(minutes, bounds='auto', max_rows_contributed='auto', eps=1)" in shown
         assert opened.sql("SELECT COUNT(*) FROM visits", eps=5).loss.epsilon == 5
+
+
+def test_the_owner_may_say_what_a_statement_spends(tmp_path: Path):
+    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text() + "\n[queries]\nepsilon = 0.1\n")
+    with dpquery.connect(policy) as opened:
+        assert opened.sql("SELECT COUNT(*) FROM staff").loss.epsilon == Fraction(1, 10)
+        opened.sql("SET dp.eps = 0.2")
+        assert opened.explain("SELECT SUM(age) FROM staff").charge.epsilon == Fraction(1, 5)
+        opened.sql("RESET dp.eps")
+        assert opened.explain("SELECT SUM(age) FROM staff").charge.epsilon == Fraction(1, 10)

@@ -338,3 +338,9 @@ def test_a_long_answer_goes_to_the_pager_whole(screen, monkeypatch, tmp_path: Pa
 def test_wide_lines_are_cut_by_cells_not_by_characters():
     assert fitted("数数数数\nabc", 5) == "数数…\nabc"
     assert fitted("abcde", 5) == "abcde"
+
+
+def test_eps_is_set_for_the_statements_to_come(desk, session):
+    assert take(desk, ".eps 0.5")
+    assert take(desk, ".eps off")
+    assert session.asked[-2:] == ["SET dp.eps = 0.5", "RESET dp.eps"]

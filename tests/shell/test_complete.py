@@ -90,7 +90,12 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
             "DP_COUNT(*, ",
             [
                 *("eps=", "delta=", "max_rows_contributed=", "mechanism=", "rho="),
-                *("weights=", "max_groups_contributed=", "contribution_bounds_per_group="),
+                *(
+                    "weights=",
+                    "weight=",
+                    "max_groups_contributed=",
+                    "contribution_bounds_per_group=",
+                ),
             ],
         ),
         ("DP_COUNT(*, eps=0.5, de", ["delta="]),
