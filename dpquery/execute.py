@@ -47,8 +47,11 @@ def execute(
     values: dict[int, Scalar | None] = {}
     for number, frontier in enumerate(plan.frontiers):
         scan = ready(plan, frontier.scan, tables, values, lookup.cache.public)
-        with engine.open(scan, receipt, number) as exact:
-            table = release(plan, number, scan.keys, exact, receipt, randomness)
+        if frontier.releases:
+            with engine.open(scan, receipt, number) as exact:
+                table = release(plan, number, scan.keys, exact, receipt, randomness)
+        else:  # groups that were found, and nothing about them
+            table = ReleasedTable(scan.keys, ())
         drawn.table(frontier, scan, table, values)
         tables.append(table)
     return (plan if drawn.store() else plan.with_(note=TOO_LONG)), tables

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from math import prod
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ def _tables(above: Above, released: Sequence[ReleasedTable]) -> list[pa.Table]:
 
 def _table(released: ReleasedTable, ends: Sequence[tuple[str, IntervalEnd]]) -> pa.Table:
     """Put keys and released columns side by side, with the number of each row."""
-    height = len(released.columns[0].cells)
+    height = prod(len(key.values) for key in released.keys)
     arrays = {"row": column(range(height), pa.int64())}
     for key, values in zip(released.keys, _combinations(released), strict=True):
         shown = [_shown(value, key.expr.type) for value in values]

@@ -88,7 +88,7 @@ def explain(
         lines += _search(search, step)
     for frontier, of_calls, sql in zip(plan.frontiers, drawn, scans, strict=True):
         lines += _frontier(frontier, of_calls, policy)
-        lines.append(f"scan         {sql}")
+        lines += [f"scan         {sql}"] if of_calls else []
     lines += [*(f"note         {note}" for note in notes_of(plan)), *_parts(plan, policy)]
     most, rest = policy.budget.max_epsilon_per_query, _rest(standing, asked)
     if most is not None and charge.epsilon > most:

@@ -152,7 +152,10 @@ def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]
     if any(frontier.scan.contribution.unit is None for frontier in frontiers):
         yield "each row counts as a unit of its own: no column says whose it is"
     for frontier in frontiers:
-        yield from (key.left_out for key in frontier.scan.keys if key.left_out)
+        if frontier.releases:
+            yield from (key.left_out for key in frontier.scan.keys if key.left_out)
+        elif all(key.finding is None for key in frontier.scan.keys):
+            yield "these are the groups there may be, whether or not a row is in them"
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
     for count in sorted({asked.sets for asked, _ in checked.frontiers} - {1}):

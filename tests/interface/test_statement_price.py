@@ -191,3 +191,23 @@ def test_the_owner_may_say_what_a_statement_spends(tmp_path: Path):
         assert opened.explain("SELECT SUM(age) FROM staff").charge.epsilon == Fraction(1, 5)
         opened.sql("RESET dp.eps")
         assert opened.explain("SELECT SUM(age) FROM staff").charge.epsilon == Fraction(1, 10)
+
+
+def test_public_groups_alone_cost_nothing_and_are_all_there_may_be(session: Session):
+    answer = session.sql("SELECT dept FROM staff GROUP BY dept ORDER BY 1 DESC")
+    assert answer.rows == [("sales",), ("ops",), ("legal",), ("hr",), ("eng",)]
+    assert answer.loss.epsilon == 0
+    assert answer.notes == (
+        "these are the groups there may be, whether or not a row is in them",
+    )
+    assert len(session.ledger().rows) == 0
+
+
+def test_groups_alone_that_are_not_public_are_found(session: Session):
+    query = "SELECT person_id + 0 AS p FROM visits WHERE person_id < 3 GROUP BY p"
+    assert session.explain(query, eps=1).charge == dpquery.Loss(Fraction(1), Fraction(1, 10**6))
+    query = "SELECT spent * 0 AS z FROM visits GROUP BY z"
+    rows = session.sql(query, eps=20).rows
+    assert rows == [(0,), (None,)]
+    again = session.sql(query, eps=20)
+    assert (again.rows, again.loss.epsilon) == (rows, 0)

@@ -319,6 +319,12 @@ def _is_result(value: exp.Expr) -> bool:
     )
 
 
+def finds_keys(select: exp.Select) -> bool:
+    """Return whether a SELECT groups by what DP_KEYS finds: then it is released."""
+    group = select.args.get("group")
+    return group is not None and any(map(_is_finder, group.expressions))
+
+
 def _is_finder(node: exp.Expr) -> bool:
     """Return whether a grouping expression finds groups, of all rows or of some."""
     call = node.this if isinstance(node, exp.Filter) else node

@@ -29,7 +29,7 @@ from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
-from dpquery.sql.bind.groups import Keys, shared
+from dpquery.sql.bind.groups import Keys, finds_keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.plain import aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
@@ -250,7 +250,7 @@ class Statement(Opener):
             rows = self._from(node)
         if isinstance(rows, Private):
             plain = self._shares is not None and aggregates_units(node, rows.scope, self.spans)
-            if root or plain or any(map(is_call, parts_of(node))):
+            if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
             return derive(self, node, filtered(self, rows, node.args.get("where")))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
@@ -462,7 +462,7 @@ class Statement(Opener):
         for keys in sets:
             self.frontiers.append(Frontier(span, rows.relation, calls, keys, len(sets)))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
-        if not calls:
+        if not calls and not groups:
             first = spans.of(select.expressions[0])
             label = "no DP_ function over a private table"
             title = f"nothing is asked about {scope.table.name}"
