@@ -106,7 +106,7 @@ class Payer:
 
     def told(self, refusal: E, source: Source) -> E:
         """Add to a refusal the text it points into, and the balance."""
-        refusal.source = source
+        refusal.source = refusal.source or source
         if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
             refusal.diagnostic = self._affordable(refusal.diagnostic)
         if not self.policy.published:

@@ -10,7 +10,7 @@ import os
 import secrets
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,7 @@ from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
+from dpquery.sql.bigquery import respelled
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.commands import (
     Aside,
@@ -136,6 +137,7 @@ class Session:
                     return self._free(self._shown(command, price))
                 query = refreshed(source)
                 plan = self._plan(query or source, price)  # parse, bind, check, plan
+            source = source if plan.source is query else plan.source
             while True:
                 with self._uncharged(source):
                     lookup = self._look_up(plan, anew=refresh or query is not None)
@@ -149,8 +151,22 @@ class Session:
 
     def _plan(self, source: Source, price: Loss | None = None) -> Plan:
         """Take a query through the stages that look at nothing but the policy."""
+        clause = respelled(source)
+        if clause is None:
+            return self._planned(source, price)
+        price = self._prices.of_clause(clause.stated)
+        clause.require_unit(self._policy)
+        try:
+            return self._planned(clause.source, price, clause.given)
+        except QueryRefused as refused:
+            refused.source = clause.source
+            raise
+
+    def _planned(
+        self, source: Source, price: Loss | None, given: Mapping[str, int] | None = None
+    ) -> Plan:
         parsed = parse(source)
-        bound = bind(parsed, self._policy, self._public, price)
+        bound = bind(parsed, self._policy, self._public, price, given)
         checked = check(bound, self._policy)
         return make_plan(checked, self._policy, self._public)
 

@@ -49,6 +49,14 @@ class Prices:
         part = self.limit.limit.delta / _STATEMENTS
         return Loss(epsilon, part if given is None else given)
 
+    def of_clause(self, stated: Mapping[str, str]) -> Loss | None:
+        """Return what a statement may spend by its own clause, as far as that says."""
+        delta: object = stated.get("delta")
+        if stated.get("group_selection_strategy", "").upper() == "PUBLIC_GROUPS":
+            found = self.price(stated.get("epsilon"))
+            return None if found is None else Loss(found.epsilon)
+        return self.price(stated.get("epsilon"), delta)
+
     def _standing(self, name: str) -> Fraction | None:
         return self.chosen.get(name, self.owner.get(name))
 

@@ -285,6 +285,8 @@ def _charge(
     skipped = len(text) - len(text.lstrip())
     spans = [call.options.epsilon_span for call in calls]
     epsilons = tuple(Span(span.start - skipped, span.end - skipped) for span in spans)
+    if checked.understood:  # one epsilon, which does not stand in the statement
+        retry, epsilons = ("SET dp.eps = ", ""), (Span(0, len(query)),) * len(events)
     on = touched(scans, policy)
     from_ = ((one.release, scan.relation) for one, scan in drawn)
     weighed = if_weighed(scans, from_, policy) if on is None else None

@@ -6,6 +6,7 @@ statement has, less what other calls state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -46,11 +47,13 @@ class Shares:
     """Stretches of the statement, and how they are understood."""
     first: Span | None = None
     """Where the first call stands that has a share."""
+    given: Mapping[str, int] = field(default_factory=dict)
+    """Options of the whole statement: calls that take them have them."""
 
     @classmethod
-    def of(cls, price: Loss) -> Shares:
+    def of(cls, price: Loss, given: Mapping[str, int] | None = None) -> Shares:
         """Begin with one call that has everything: how many there are shows later."""
-        return cls(price, price)
+        return cls(price, price, given=given or {})
 
     def take(self, span: Span, weight: Fraction, *, selects: bool) -> Loss:
         """Return the share of one more call."""
@@ -77,7 +80,7 @@ class Shares:
                 "eps=0.1",
             )
         delta = max(left.delta, Fraction(0)) / max(self.selections, 1)
-        return Shares(self.price, Loss(each, delta))
+        return Shares(self.price, Loss(each, delta), given=self.given)
 
     def understood(self, source: Source) -> str:
         """Return the statement as it is understood: with each call and its share."""

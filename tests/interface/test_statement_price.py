@@ -211,3 +211,14 @@ def test_groups_alone_that_are_not_public_are_found(session: Session):
     assert rows == [(0,), (None,)]
     again = session.sql(query, eps=20)
     assert (again.rows, again.loss.epsilon) == (rows, 0)
+
+
+def test_too_much_for_a_statement_offers_the_most_that_fits(session: Session):
+    query = "SELECT AVG(age), COUNT(*) FROM staff"
+    with pytest.raises(BudgetRefused) as refused:
+        session.sql(query, eps=200)
+    setting = refused.value.diagnostic.remedy[0]
+    assert setting.startswith("SET dp.eps = ")
+    session.sql(setting)
+    assert session.sql(query).loss.epsilon == Fraction(setting.removeprefix("SET dp.eps = "))
+    assert session.budget.left.epsilon < 1

@@ -37,7 +37,7 @@ from dpquery.sql.bind.options import (
 )
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
-from dpquery.sql.shares import share_text
+from dpquery.sql.shares import Shares, share_text
 from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
@@ -274,11 +274,26 @@ class _Reader:
         argument = inputs[0].expr if inputs else None
         price = read_price(named, share, self.spans.name(self.node))
         options = read_options(self.function, argument, named, price)
+        if shares is not None:
+            options = self._with_given(shares, named, options)
         loose = any(not known_range(one).bounded for one in inputs)
         if is_plain(self.node) and loose and BOUNDS in self.function.parameters:
             stated = options.bounds is not None or options.group_bounds is not None
             options = replace(options, auto=options.auto or not stated)
         refuse_constant(self.function, argument, options)
+        return options
+
+    def _with_given(self, shares: Shares, named: Given, options: Options) -> Options:
+        """Return options with those of the statement, where a call can have them.
+
+        Groups are limited for totals of a unit in a group, and for groups that are found;
+        other calls limit rows.
+        """
+        takes = {parameter.name for parameter in self.function.parameters} - {*named}
+        if options.group_bounds is None and "max_keys" not in takes:
+            takes -= {"max_groups_contributed"}
+        for name in takes & {*shares.given}:
+            options = replace(options, **{name: shares.given[name]})  # type: ignore[arg-type]
         return options
 
     def note(self, call: Call, named: Given) -> None:
@@ -301,6 +316,9 @@ class _Reader:
             texts[0] = f"DISTINCT {texts[0].removeprefix('DISTINCT ')}"
         stated = {name: self.spans.source.snippet(span) for name, (_, span) in named.items()}
         stated.pop("weight", None)
+        for name in self.rows.shares.given if self.rows.shares else ():
+            if getattr(options, name) is not None:
+                stated.setdefault(name, str(getattr(options, name)))
         if options.auto:
             stated.setdefault("bounds", "'auto'")
         if options.auto_rows:

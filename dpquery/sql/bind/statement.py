@@ -7,7 +7,7 @@ and then a relation; or open, released or public, and then a table of the query 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
@@ -79,9 +79,15 @@ MOST_NESTED = 64
 
 
 def bind(
-    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None = None
+    parsed: Parsed,
+    policy: Policy,
+    public: PublicFacts,
+    price: Loss | None = None,
+    given: Mapping[str, int] | None = None,
 ) -> Bound:
     """Bind a parsed query; under a price, plain aggregates are DP_ calls that share it.
+
+    Options that are given hold for all calls that take them.
 
     Raises:
         NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
@@ -91,14 +97,14 @@ def bind(
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
     try:
-        return _bound(parsed, policy, public, price)
+        return _bound(parsed, policy, public, price, given)
     except (NameRefused, RuleRefused, SyntaxRefused) as refused:
         if price is None and isinstance(refused, RuleRefused):
             refused.diagnostic = _with_calls(refused.diagnostic, parsed, policy, public)
         refused.diagnostic = with_slip_mended(
             refused.diagnostic,
             parsed.source,
-            lambda source: _bound(parse(source), policy, public, price),
+            lambda source: _bound(parse(source), policy, public, price, given),
             UNKNOWN if refused.code == "DPQ204" else BOUND,
         )
         raise
@@ -119,10 +125,16 @@ def _with_calls(
     return replace(refused, remedy=(shares.understood(parsed.source), once))
 
 
-def _bound(parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None) -> Bound:
+def _bound(
+    parsed: Parsed,
+    policy: Policy,
+    public: PublicFacts,
+    price: Loss | None,
+    given: Mapping[str, int] | None,
+) -> Bound:
     if price is None:
         return Statement(parsed, policy, public).bound()
-    shares = Shares.of(price)
+    shares = Shares.of(price, given)
     found = Statement(parsed, policy, public, shares).bound()
     if not shares.weights:  # every call states its own
         return found
