@@ -154,7 +154,7 @@ class Session:
         clause = respelled(source)
         if clause is None:
             return self._planned(source, price)
-        price = self._prices.of_clause(clause.stated)
+        price = self._prices.of_clause(clause.stated, price)
         clause.require_unit(self._policy)
         try:
             return self._planned(clause.source, price, clause.given)

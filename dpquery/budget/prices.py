@@ -49,13 +49,18 @@ class Prices:
         part = self.limit.limit.delta / _STATEMENTS
         return Loss(epsilon, part if given is None else given)
 
-    def of_clause(self, stated: Mapping[str, str]) -> Loss | None:
-        """Return what a statement may spend by its own clause, as far as that says."""
-        delta: object = stated.get("delta")
-        if stated.get("group_selection_strategy", "").upper() == "PUBLIC_GROUPS":
-            found = self.price(stated.get("epsilon"))
-            return None if found is None else Loss(found.epsilon)
-        return self.price(stated.get("epsilon"), delta)
+    def of_clause(self, stated: Mapping[str, str], price: Loss | None) -> Loss | None:
+        """Return what a statement may spend by its own clause, as far as that says.
+
+        Raises:
+            NameRefused: DPQ205 a number out of range.
+        """
+        delta: object = stated.get("delta", None if price is None else price.delta or None)
+        epsilon: object = stated.get("epsilon", None if price is None else price.epsilon)
+        found = self.price(epsilon, delta)
+        if found and stated.get("group_selection_strategy", "").upper() == "PUBLIC_GROUPS":
+            return Loss(found.epsilon)
+        return found
 
     def _standing(self, name: str) -> Fraction | None:
         return self.chosen.get(name, self.owner.get(name))

@@ -454,6 +454,15 @@ class _Reader:
         return argument
 
 
+def lacks_bounds(call: Call) -> bool:
+    """Return whether nobody bounds the numbers of a call, and none are found for it."""
+    takes = functions.registered(call.function).expressions
+    return not call.options.auto and any(
+        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
+        for about, given in zip(takes, call.inputs, strict=False)
+    )
+
+
 def _taken(function: DPFunction) -> str:
     """Return what a function takes by position, in words."""
     if len(function.positional) == 1:

@@ -26,7 +26,7 @@ from dpquery.errors import (
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.policy.model import Policy, PublicFacts
-from dpquery.sql.bind.dp_calls import Calls
+from dpquery.sql.bind.dp_calls import Calls, lacks_bounds
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import Keys, finds_keys, shared
@@ -118,9 +118,11 @@ def _with_calls(
         return refused
     shares = Shares.of(Loss(Fraction(1, 2)))
     try:
-        Statement(parse(parsed.source), policy, public, shares).bound()
+        bound = Statement(parse(parsed.source), policy, public, shares).bound()
     except QueryRefused:
         return refused
+    if any(lacks_bounds(call) for frontier in bound.frontiers for call in frontier.calls):
+        return refused  # it would be refused when it is planned
     once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
     return replace(refused, remedy=(shares.understood(parsed.source), once))
 

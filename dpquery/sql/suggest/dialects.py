@@ -52,8 +52,6 @@ _PARTS = {
     r"|weights)",
     "unit": r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?",
     "moment": "(?:DATE|DATETIME|TIMESTAMP)_?",
-    "private": r"\bWITH\s+(?:DIFFERENTIAL_PRIVACY|ANONYMIZATION)\s+"
-    r"(?:OPTIONS\s*\([^()]*\)\s*)?",
     "now": r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?",
 }
 """What a pattern holds as <name>, and the like."""
@@ -100,8 +98,6 @@ _READ = {
     r"\b(bounds\s*=\s*)\[?(-?\d+)\s*(?:\.\.+|-|:)\s*(-?\d+)\]?": r"\1[\2, \3]",
     r"\b(DP_\w+)\s*\[([^\]]*)\]": r"\1(\2)",
     r"(?<=\bSELECT\s)<name>\s+(\w+\()": r"\1, \2",
-    r"<private>([^()]*?)\b(?:ANON_)?(COUNT|SUM|AVG)\(([^()]*)\)": r"\1DP_\2(\3, eps=0.5)",
-    r"<private>": "",
     # clauses
     r"^\s*(?=(?:DP_\w+)\s*\()": "SELECT ",
     r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$": r"SELECT \2 LIMIT \1",
