@@ -48,6 +48,10 @@ class JoinedBy:
         joined = self.spans.of(
             self.join.this
         )  # which `span` is not, where the other is refused
+        if self.join.method:
+            word, blank = self.join.method, f"{self.join.side} ".lstrip()
+            text = f"{blank}JOIN {source.snippet(joined)} {alone}"
+            return mended(source, _from_word(source, word, joined), text, alone)
         if self.join.kind == "CROSS" or self.join.meta.get("comma"):
             word, blank = ("CROSS", "") if self.join.kind == "CROSS" else (",", " ")
             text = f"{blank}JOIN {source.snippet(joined)} {alone}"
@@ -185,6 +189,16 @@ def refuse_computed(span: Span) -> NoReturn:
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
     raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
+
+
+def refuse_before(span: Span) -> NoReturn:
+    """Refuse a join of public tables alone that is more than its ON, before private rows."""
+    raise outside(
+        "a join of public tables by USING, or LEFT, before private rows",
+        span,
+        "not understood",
+        "write the private table first in FROM",
+    )
 
 
 def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
