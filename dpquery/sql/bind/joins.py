@@ -60,6 +60,7 @@ from dpquery.sql.suggest.joins import (
     refuse_public_rows,
     refuse_twice,
     refuse_units,
+    refuse_unnamed,
 )
 
 MOST_LOOKED_AT = 32
@@ -209,18 +210,24 @@ class _From:
         """Return which relation is joined next: of inner joins in a row, one that can be."""
         free = list(islice(takewhile(lambda item: item.free, pending), MOST_LOOKED_AT))
         self.ahead = [node for item in free for node in item.asked]
-        private = (at for at, item in enumerate(free) if isinstance(item.found, Derived))
-        blamed = next(private, 0)  # what public tables wait for comes first
-        return next((at for at, item in enumerate(free) if self._can_join(item)), blamed)
+        if len(free) < 2:
+            return 0
+        return min(range(len(free)), key=lambda at: self._untied(free[at]))
 
-    def _can_join(self, item: _Item) -> bool:
-        """Return whether a relation is tied to those so far; if unclear, that is said later."""
+    def _untied(self, item: _Item) -> int:
+        """Return how little ties a relation to those so far; if unclear, that is said later.
+
+        What public tables wait for comes before those that nothing is tied to.
+        """
         if not isinstance(item.found, PublicItem):
-            return self._on_unit(item, item.found.member(item.alias), inner=True)
+            return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
         key = KeyJoin(self.context, self.scope, item.found, number=-1)
+        found: list[Expr] = []
         with suppress(QueryRefused):
-            return key.meets_one(key.equalities((), self._pool(item)))
-        return True
+            found = key.equalities((), self._pool(item))
+        if not found:
+            return 3
+        return 1 if key.most(found) > 1 else 0
 
     def _pool(self, item: _Item) -> list[exp.Expr]:
         """Return the conditions that may tie the relation of an inner join to the others."""
@@ -259,19 +266,23 @@ class _From:
         self.pool = []
 
     def _public(self, item: _Item, public: PublicItem) -> None:
-        """Join a public table on its unique key."""
+        """Join a public table, on its unique key or with all rows that meet one."""
         if item.kind:
             refuse_public_kind(self._by(item), item.kind)
         keeps, own = item.side == "LEFT", item.asked
         key = KeyJoin(self.context, self.scope, public, self.context.numbers())
         item = self._named(item, key.member)
+        if item.natural and not item.using:
+            refuse_unnamed(item.span)
         pool = own if keeps else self._pool(item)
-        condition = key.condition(self._by(item), item.using, pool, own if keeps else None)
+        condition, most = key.condition(
+            self._by(item), item.using, pool, own if keeps else None
+        )
         if not keeps:
             self.pool += own
-        self.relation = PublicJoin(
-            item.span, self.relation, public.table.name, key.number, condition, keeps
-        )
+        name = public.table.name
+        joined = PublicJoin(item.span, self.relation, name, key.number, condition, keeps, most)
+        self.relation = self.context.small(joined, item.span) if most > 1 else joined
         names = frozenset(fold(name.name) for name in item.using)
         if keeps:
             self.members.append(replace(_missing(key.member), hidden=names))

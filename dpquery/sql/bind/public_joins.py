@@ -1,4 +1,4 @@
-"""Joins of private rows with a public table, on a key that is declared unique."""
+"""Joins of private rows with a public table: how many of its rows meet one of ours."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Sequence
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
-from dpquery.ir.expr import ColumnRef, Compare, Comparison, Expr, Logic, Nulls, Widen
+from dpquery.core.types import BOOLEAN, Kind
+from dpquery.ir.expr import ColumnRef, Compare, Comparison, Expr, Literal, Logic, Nulls, Widen
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, PublicItem, longest_value, range_of
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.size_limits import MOST_COPIES
 from dpquery.sql.suggest.joins import JoinedBy, refuse_key
 
 
 class KeyJoin:
-    """Finds, in the conditions of a clause, the equalities with a public table's unique key.
+    """Finds, in the conditions of a clause, the equalities with columns of a public table.
 
-    Each row then meets one public row at most, and stays one row of its unit.
+    With all columns of a unique key, each row meets one public row at most. Else it meets as
+    many as have equal values there, which is public; all of them are rows of its unit then, so
+    the unit has to be known by a column.
     """
 
     def __init__(
@@ -56,20 +59,26 @@ class KeyJoin:
         using: Sequence[exp.Identifier],
         pool: Sequence[exp.Expr],
         whole: Sequence[exp.Expr] | None,
-    ) -> Expr:
-        """Return the condition of the join, whose equalities are looked for in a pool.
+    ) -> tuple[Expr, int]:
+        """Return the condition of the join, and how many public rows meet one row at most.
 
-        The whole of ON is asked where rows that it is not true for are preserved.
+        Equalities are looked for in a pool; the whole of ON is asked where rows that it is not
+        true for are preserved.
         """
         found = self.equalities(using, pool)
-        if not self.meets_one(found):
-            refuse_key(by, self.public, self.before)
+        most = self.most(found)
+        if most > 1 and self._too_many(by, found, most):
+            refuse_key(by, self.public, self.before, most)
         if whole is not None:
             rows, named = self._rows(), found[: len(using)]
             found = [*named, *map(rows.condition, whole)]
-        made = all_of(by.relation, found)
-        assert made is not None  # noqa: S101 - a key has a column
-        return made
+        all_rows = Literal(by.relation, True, BOOLEAN)
+        return all_of(by.relation, found) or all_rows, most
+
+    def _too_many(self, by: JoinedBy, found: Sequence[Expr], most: int) -> bool:
+        """Return whether a row may not meet several public rows, or that may not be meant."""
+        units = self.before.table.unit is not None
+        return most > MOST_COPIES or not units or not (found or by.conditioned)
 
     def equalities(
         self, using: Sequence[exp.Identifier], pool: Sequence[exp.Expr]
@@ -79,11 +88,15 @@ class KeyJoin:
         named = [equal_names(self.context, self.before, self.member, name) for name in using]
         return [*named, *(rows.condition(node) for node in pool if self._equates_key(node))]
 
-    def meets_one(self, equalities: Sequence[Expr]) -> bool:
-        """Return whether each row meets one public row at most, where these hold."""
+    def most(self, equalities: Sequence[Expr]) -> int:
+        """Return how many public rows meet one row at most, where these hold; at least one."""
         compared = map(self._compared, equalities)
+        names = {column.name for column in compared if column}
         unique = {*map(fold, self.public.table.unique)}
-        return bool(unique) and unique <= {fold(column.name) for column in compared if column}
+        if unique and unique <= {*map(fold, names)}:
+            return 1
+        table = self.public.table.name
+        return max(1, self.context.public.most_equal(table, tuple(sorted(names))))
 
     def _rows(self) -> Conditions:
         scope = Scope((*self.before.members, self.member), self.before.table)

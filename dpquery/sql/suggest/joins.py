@@ -16,6 +16,7 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Derived, PublicItem
 from dpquery.sql.bind.scope import Member, Scope, fold, written_name
 from dpquery.sql.parse.spans import Spans, mended, outside, span_of
+from dpquery.sql.size_limits import MOST_COPIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ class JoinedBy:
         tokens = [span_of(token) for token in self.spans.tokens]
         word = [at for at in tokens if at.end <= first][-2]
         return word | next(at for at in tokens if at.start >= last)
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether a condition stands there, or a word that needs none."""
+        if self.join is None or self.join.kind == "CROSS" or self.join.meta.get("comma"):
+            return True
+        return self.join.args.get("on") is not None
 
     def with_condition(self, condition: str) -> str:
         """Write the query with another condition here, or what to write after ON."""
@@ -124,8 +132,8 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
     return next((name for name in member.columns if fold(name) == owner), owner)
 
 
-def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
-    """Refuse a join with a public table off its key."""
+def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoReturn:
+    """Refuse a join off a public table's key, where a row may meet so many of its rows."""
     keys, alias = public.table.unique, written_name(public.alias)
     theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
     ours = [_having(scope, key) for key in keys]
@@ -142,9 +150,17 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
         f"the join with {public.table.name} is not on its unique key",
         at.span,
         f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
-        "a row that met several public rows would count several times.",
+        _why_not(at, scope, most),
         remedy,
     )
+
+
+def _why_not(at: JoinedBy, scope: Scope, most: int) -> str:
+    if scope.table.unit is None:
+        return "each row is a unit of its own here, and would count in full several times."
+    if most > MOST_COPIES:
+        return f"a row would become up to {most:,} rows; {MOST_COPIES} are the most."
+    return "JOIN needs a condition; to meet all rows, write CROSS JOIN."
 
 
 def _having(scope: Scope, column: str) -> str:
@@ -189,6 +205,12 @@ def refuse_computed(span: Span) -> NoReturn:
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
     raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
+
+
+def refuse_unnamed(span: Span) -> NoReturn:
+    """Refuse a natural join of relations that have no column in common."""
+    remedy = "JOIN ... ON the columns that are equal"
+    raise outside("NATURAL JOIN", span, "no column of both", remedy)
 
 
 def refuse_before(span: Span) -> NoReturn:
