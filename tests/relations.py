@@ -220,9 +220,10 @@ def _semi_joined(draw: st.DrawFn, depth: int) -> str:
 def _public(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
     more = draw(st.sampled_from(["", " AND r.size > x.i"]))
+    key = draw(st.sampled_from(["x.k = r.name", "x.k = r.zone", "x.j < r.size"]))
     return (
         "SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k, "
-        f"r.since AS c FROM {draw(relations(depth))} x {kind} regions r ON x.k = r.name{more}"
+        f"r.since AS c FROM {draw(relations(depth))} x {kind} regions r ON {key}{more}"
     )
 
 

@@ -68,10 +68,17 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class PublicJoin:
-    """Rows with what a public table says of them: at most one of its rows meets each of ours.
+    """Rows with what a public table says of them; `most` of its rows meet one of ours at most.
 
-    The condition holds equalities with all columns of a key that the policy declares unique, so
-    no row is doubled. Rows that meet none are dropped, or kept with NULL.
+    Of a unit's rows R it makes { (r, p) : r in R, p in the public table, the condition holds },
+    and where it keeps rows, r with NULL for each r that meets none. That is a function of R and
+    of the public table alone: unit-locality holds, also where a row becomes several. Weights
+    are of a unit's rows after all joins, so that every sensitivity stands as it is; what does
+    not stand is that a unit has one row, and the extent says how many it has. Where each row is
+    a unit of its own, there are no weights: a row may not become several.
+
+    The number is of public facts: 1 where the condition equates a key that the policy declares
+    unique, else how often the values that it equates occur together in the public table.
     """
 
     span: Span
@@ -80,6 +87,7 @@ class PublicJoin:
     number: int
     condition: Expr
     keeps: bool
+    most: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +364,9 @@ def extent_of(relation: Relation, single: Iterable[str]) -> Extent:
             return ONE_ROW
         case UnionAll():
             return _sum(*(extent_of(part, names) for part in sources(relation)))
+        case PublicJoin(source=source, most=most):
+            extent = extent_of(source, names)
+            return Extent(extent.one * most, extent.each * most, extent.more * most)
         case UnitJoin(left=left, right=right):
             return _joined(relation, extent_of(left, names), extent_of(right, names))
         case _:

@@ -251,7 +251,7 @@ def require_shares(call: Call, release: Release, relation: Relation) -> None:
         label = "rows are joined or made anew here"
         why = (
             "a unit's weight is shared among its rows in the table, so each row that counts",
-            "has to be one of these: under WHERE, or joined to a public table.",
+            "has to be one of these: under WHERE, or joined to a public table on its key.",
         )
     elif not _of_rows(release):
         title = f"{call.function} does not weigh rows here"
@@ -278,7 +278,9 @@ def may_share(release: Release, relation: Relation) -> bool:
 
 
 def _of_a_table(relation: Relation) -> bool:
-    return all(isinstance(node, _ROWS_OF_A_TABLE) for node in walk(relation))
+    nodes = list(walk(relation))
+    repeated = any(isinstance(node, PublicJoin) and node.most > 1 for node in nodes)
+    return not repeated and all(isinstance(node, _ROWS_OF_A_TABLE) for node in nodes)
 
 
 def _of_rows(release: Release) -> bool:

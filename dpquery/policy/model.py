@@ -299,6 +299,9 @@ class PublicFacts(Protocol):
     def height(self, table: str) -> int:
         """Return how many rows a public table has."""
 
+    def most_equal(self, table: str, columns: tuple[str, ...]) -> int:
+        """Return how many rows of a public table have equal values of some columns, at most."""
+
     def longest(self, table: str, column: str) -> int:
         """Return how many characters the longest value of a column has, written as a text."""
 

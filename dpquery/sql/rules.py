@@ -37,6 +37,7 @@ from dpquery.ir.query import Bound, Checked, Contribution, Frontier
 from dpquery.ir.relations import (
     Aggregate,
     PerUnit,
+    PublicJoin,
     Relation,
     TableScan,
     UnionAll,
@@ -94,7 +95,8 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
     """Read what bounds a unit's rows from the policy and the operators: never from the file.
 
     A unit has one row where it is declared, or follows from GROUP BY the unit alone and from
-    joins of such relations. The limits of a join or union are the largest of its parts.
+    joins of such relations. The limits of a join or union are the largest of its parts; where a
+    row meets several rows of a public table, each of those that are let in is all of them.
     """
     unit = policy.tables[tables_of(relation)[0].table].unit
     single = unit is not None and extent_of(relation, policy.single).single
@@ -111,6 +113,9 @@ def _limits(relation: Relation, policy: Policy) -> tuple[RowLimit, int | None]:
             return 1 if one_row else table.max_rows_contributed, table.max_groups_contributed
         case PerUnit(source=source, one_row=True):
             return 1, _limits(source, policy)[1]
+        case PublicJoin(source=source, most=most) if most > 1:
+            rows, groups = _limits(source, policy)
+            return rows * most if isinstance(rows, int) else rows, groups
         case UnitJoin() | UnionAll():
             parts = [_limits(part, policy) for part in sources(relation)]
             return _largest([rows for rows, _ in parts]), _groups(parts)

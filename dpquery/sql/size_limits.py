@@ -71,7 +71,7 @@ _SMALL = (
     (
         MOST_COPIES,
         "one row can become {} rows",
-        "put fewer parts together with UNION ALL, or join before that",
+        "put fewer parts together, by UNION ALL or by joins off a public table's unique key",
     ),
     (MOST_PAIRING, "{} joins pair several rows of a unit with several", _ONE_ROW),
     (MOST_MADE, "joins can make {} rows of one unit", _ONE_ROW),

@@ -115,6 +115,7 @@ def written(relation: Relation) -> str:
             return f"({nested(source)}) as {columns(outputs)}"
         case PublicJoin(source=source, table=table_name, condition=condition, keeps=keeps):
             kind = "left join" if keeps else "join"
+            table_name += f" (up to {relation.most} rows)" if relation.most > 1 else ""
             return f"{nested(source)} {kind} public {table_name} on {text(condition)}"
         case UnitJoin(left=left, right=right, condition=condition):
             sides = {(True, True): "full ", (True, False): "left ", (False, True): "right "}

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpquery.core.privacy import Neighbours
+from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
-from dpquery.ir.expr import Expr
-from dpquery.ir.relations import Output, Project
-from dpquery.plan.parallel import every_part, looked_in
+from dpquery.ir.expr import Expr, Literal
+from dpquery.ir.relations import Output, Project, PublicJoin
+from dpquery.plan.parallel import every_part, looked_in, may_share
 from dpquery.policy.model import Bounds, Column, Policy
 from tests.worlds import planned, policy_of, private_table
 
@@ -194,6 +195,15 @@ SHARED = "SELECT DP_COUNT(*, eps=1, weights='table') FROM"
 )
 def test_the_parts_of_rows_that_a_query_is_charged_on(query: str, expected: list[int] | None):
     assert parts(query, policy(OF_TABLE)) == expected
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_rows_that_a_join_makes_several_of_are_no_share_of_the_table(most: int):
+    of = planned(policy(OF_TABLE), f"{SHARED} t").frontiers[0]
+    span = Span(0, 1)
+    always = Literal(span, True, BOOLEAN)
+    joined = PublicJoin(span, of.scan.relation, "p", 9, always, keeps=False, most=most)
+    assert may_share(of.releases[0].release, joined) is (most == 1)
 
 
 def test_a_unit_of_one_row_is_in_one_part_however_rows_are_weighed():

@@ -107,6 +107,11 @@ JOINED = [
     "(SELECT x.unit FROM o x FULL JOIN s y ON x.unit = y.unit AND x.j < y.j)",
     "(SELECT x.unit FROM o x FULL JOIN o y ON x.unit = y.unit AND x.j < y.j)",
     "(SELECT x.unit FROM o x LEFT JOIN s y ON x.unit = y.unit)",
+    "(SELECT x.unit FROM o x JOIN regions r ON x.k = r.zone)",
+    "(SELECT x.unit FROM t x LEFT JOIN regions r ON x.k = r.zone)",
+    "(SELECT x.unit FROM o x, regions a, regions b)",
+    "(SELECT x.unit FROM o x CROSS JOIN regions r JOIN o y ON y.unit = x.unit)",
+    "(SELECT x.unit FROM t x CROSS JOIN regions r JOIN o y ON y.unit = x.unit)",
     "(SELECT x.unit FROM t x JOIN s y ON x.unit = y.unit AND x.k = y.k"
     " JOIN t z ON z.unit = y.unit AND z.k = y.k)",
 ]

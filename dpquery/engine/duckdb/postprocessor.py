@@ -98,6 +98,20 @@ class PublicEngine:
         return int(self._one("count(*)", table))
 
     @_once
+    def most_equal(self, table: str, columns: tuple[str, ...]) -> int:
+        """Return how many rows of a public table have equal values of some columns, at most.
+
+        The values are as rows are joined to them: what is equal only then is equal here.
+        """
+        if not columns:
+            return self.height(table)
+        values = ", ".join(_plain(quoted(n), self._types[table][n]) for n in columns)
+        equal = f"SELECT count(*) AS n FROM {self._relations[table]} GROUP BY {values}"
+        sql = f"SELECT coalesce(max(n), 0) FROM ({equal})"
+        ((most,),) = self._connection.execute(sql).fetchall()
+        return int(most)
+
+    @_once
     def longest(self, table: str, column: str) -> int:
         """Return how many characters the longest value of a column has, written as a text."""
         length = f"length(CAST({quoted(column)} AS TEXT))"

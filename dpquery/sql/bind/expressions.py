@@ -360,4 +360,29 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     if node is None:
         return []
     inner = unwrapped(node)
-    return list(chain(inner)) if isinstance(inner, exp.And) else [inner]
+    return [*map(unwrapped, chain(inner))] if isinstance(inner, exp.And) else [inner]
+
+
+def equated_always(conditions: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return equalities of two columns that follow from an OR among some conditions.
+
+    They stand in each of its branches: where it is true, one branch is, and they are.
+    """
+    found: list[exp.Expr] = []
+    for node in conditions:
+        if isinstance(node, exp.Or):
+            first, *others = (_equated(conjuncts(branch)) for branch in chain(node))
+            found += [one for pair, one in first.items() if all(pair in o for o in others)]
+    return found
+
+
+def _equated(conditions: Sequence[exp.Expr]) -> dict[frozenset[tuple[str, str]], exp.Expr]:
+    """Return the equalities of two columns among conditions, by the names of both."""
+    found: dict[frozenset[tuple[str, str]], exp.Expr] = {}
+    for node in (*conditions, *equated_always(conditions)):
+        if isinstance(node, exp.EQ):
+            sides = [unwrapped(side) for side in (node.this, node.expression)]
+            names = {(fold(s.table), fold(s.name)) for s in sides if isinstance(s, exp.Column)}
+            if all(isinstance(side, exp.Column) for side in sides):
+                found[frozenset(names)] = node
+    return found

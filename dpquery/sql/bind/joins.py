@@ -1,7 +1,8 @@
 """FROM clauses over private rows: each relation is joined on the unit, or to a public key.
 
-Inner joins may stand in any order and as a list with commas; their conditions are looked
-through for the equality that each join needs, and applied whole. What is not joined in one of
+Inner joins may stand in any order and as a list with commas, also one that no condition ties to
+what stands before it; their conditions are looked through for the equality that each join
+needs, and applied whole. What is not joined in one of
 the two ways would pair the rows of one unit with those of another, and is refused with the
 predicate to add.
 """
@@ -11,21 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from operator import itemgetter
 
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
     ColumnRef,
-    Compare,
-    Comparison,
     Expr,
-    Logic,
     Nulls,
-    Widen,
     columns_of,
 )
 from dpquery.ir.relations import (
@@ -40,30 +38,33 @@ from dpquery.ir.relations import (
 )
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import facts_of
-from dpquery.sql.bind.expressions import Conditions, conjuncts
+from dpquery.sql.bind.expressions import Conditions, conjuncts, equated_always
 from dpquery.sql.bind.from_clause import (
     Context,
     Derived,
     Private,
     PublicItem,
-    longest_value,
     materialised,
-    range_of,
 )
+from dpquery.sql.bind.public_joins import KeyJoin, all_of, equal_names
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.joins import (
     JoinedBy,
+    refuse_before,
     refuse_computed,
-    refuse_key,
     refuse_kind,
     refuse_off_unit,
     refuse_public_kind,
     refuse_public_rows,
     refuse_twice,
     refuse_units,
+    refuse_unnamed,
 )
+
+MOST_LOOKED_AT = 32
+"""Inner joins in a row among which the next one is looked for."""
 
 
 def bind_from(
@@ -85,8 +86,14 @@ def bind_from(
         if alias and fold(alias) in seen:
             refuse_twice(alias, span)
         seen.add(fold(alias))
-    asked = conjuncts(None if where is None else where.this)
+    asked = _asked(None if where is None else where.this)
     return _From(context, [_Item(*item) for item in items], asked, grouped).joined()
+
+
+def _asked(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return what a condition asks of every row, and what follows from that."""
+    asked = conjuncts(condition)
+    return [*asked, *equated_always(asked)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,17 @@ class _Item:
     alias: str
     join: exp.Join | None
     span: Span
+    shared: tuple[exp.Identifier, ...] = ()
+    """The columns that NATURAL JOIN is about, once they are known."""
+
+    @property
+    def natural(self) -> bool:
+        return self.join is not None and bool(self.join.method)
+
+    @property
+    def free(self) -> bool:
+        """Whether it is joined by conditions alone, so that it may be joined later."""
+        return not (self.side or self.kind or self.using or self.natural)
 
     @property
     def side(self) -> str:
@@ -110,16 +128,16 @@ class _Item:
         return kind if kind in {"SEMI", "ANTI"} else ""
 
     @property
-    def using(self) -> list[exp.Identifier]:
-        return [] if self.join is None else self.join.args.get("using") or []
+    def using(self) -> Sequence[exp.Identifier]:
+        return self.shared if self.join is None else self.join.args.get("using") or self.shared
 
     @property
     def asked(self) -> list[exp.Expr]:
-        return [] if self.join is None else conjuncts(self.join.args.get("on"))
+        return [] if self.join is None else _asked(self.join.args.get("on"))
 
 
 class _From:
-    """Joins the relations of one clause, from left to right."""
+    """Joins the relations of one clause, from left to right where nothing else is said."""
 
     def __init__(
         self, context: Context, items: list[_Item], where: list[exp.Expr], grouped: bool
@@ -132,6 +150,8 @@ class _From:
         """Whether all groups are shown anyway, so that keeping public rows adds none."""
         self.pool: list[exp.Expr] = []
         """Conditions of inner joins."""
+        self.ahead: list[exp.Expr] = []
+        """Conditions of the inner joins that follow."""
         private = (
             (at, i, i.found) for at, i in enumerate(items) if isinstance(i.found, Derived)
         )
@@ -140,6 +160,8 @@ class _From:
         self.table = found.table
         self.relation = found.relation
         self.members = [found.member(item.alias)]
+        self.places = [self.at]
+        """Which items they are of."""
 
     @property
     def scope(self) -> Scope:
@@ -148,32 +170,82 @@ class _From:
 
     def joined(self) -> Private:
         """Begin with the first private relation; public ones before it are joined to it."""
-        first, waiting = self.items[self.at], list[tuple[_Item, PublicItem]]()
-        for item in self.items[: self.at]:
+        first, waiting = self.items[self.at], self.items[: self.at]
+        for item in waiting:
             self._require_kind(item)
-            if isinstance(item.found, PublicItem):
-                waiting.append((item, item.found))
-                self.pool += item.asked
+            if not item.free:
+                refuse_before(item.span)
+            self.pool += item.asked
         self._require_kind(first)
         if waiting and first.join is not None:
-            last, public = waiting.pop()
+            last = waiting.pop()
             if waiting and first.side:
                 refuse_kind(first.span, f"a {first.side} JOIN after several public tables")
-            self._public(replace(last, join=_turned(first.join)), public)
-        for item, public in waiting:
-            self._public(replace(item, join=None), public)
-        for item in self.items[self.at + 1 :]:
+            self._join(replace(last, join=_turned(first.join)))
+        after = self.items[self.at + 1 :]
+        pending = [*(replace(item, join=None) for item in waiting), *after]
+        while pending:
+            item = pending.pop(self._next(pending))
             self._require_kind(item)
-            if isinstance(item.found, PublicItem):
-                self._public(item, item.found)
-            else:
-                self._private(item, item.found)
+            self._join(item)
         self._apply()
+        self._as_written()
         return Private(self.relation, self.scope)
 
+    def _as_written(self) -> None:
+        """Put the relations in the order of the clause, in which a star shows them."""
+        written = zip(self.places, self.members, strict=True)
+        self.members = [member for _, member in sorted(written, key=itemgetter(0))]
+
+    def _join(self, item: _Item) -> None:
+        """Join one relation more."""
+        if isinstance(item.found, PublicItem):
+            self._public(item, item.found)
+        else:
+            self._private(item, item.found)
+        at = next(at for at, one in enumerate(self.items) if one.found is item.found)
+        self.places += [at] * (len(self.members) - len(self.places))
+
+    def _next(self, pending: Sequence[_Item]) -> int:
+        """Return which relation is joined next: of inner joins in a row, one that can be."""
+        free = list(islice(takewhile(lambda item: item.free, pending), MOST_LOOKED_AT))
+        self.ahead = [node for item in free for node in item.asked]
+        if len(free) < 2:
+            return 0
+        return min(range(len(free)), key=lambda at: self._untied(free[at]))
+
+    def _untied(self, item: _Item) -> int:
+        """Return how little ties a relation to those so far; if unclear, that is said later.
+
+        What public tables wait for comes before those that nothing is tied to.
+        """
+        if not isinstance(item.found, PublicItem):
+            return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
+        key = KeyJoin(self.context, self.scope, item.found, number=-1)
+        found: list[Expr] = []
+        with suppress(QueryRefused):
+            found = key.equalities((), self._pool(item))
+        if not found:
+            return 3
+        return 1 if key.most(found) > 1 else 0
+
+    def _pool(self, item: _Item) -> list[exp.Expr]:
+        """Return the conditions that may tie the relation of an inner join to the others."""
+        found = (*item.asked, *self.pool, *self.ahead, *self.where)
+        return list({id(node): node for node in found}.values())
+
+    def _named(self, item: _Item, member: Member) -> _Item:
+        """Return an item with the columns that NATURAL JOIN is about: those both sides have."""
+        if item.join is None or not item.natural:
+            return item
+        theirs, of = {*map(fold, member.columns)}, next(item.join.this.find_all(exp.Identifier))
+        names = {fold(name): name for name in self.scope.columns if fold(name) in theirs}
+        shared = [exp.to_identifier(name, quoted=True) for name in names.values()]
+        for name in shared:
+            name.meta.update(of.meta)
+        return replace(item, shared=tuple(shared))
+
     def _require_kind(self, item: _Item) -> None:
-        if item.join is not None and item.join.method:
-            refuse_kind(item.span, f"{item.join.method} JOIN")
         public, lone = isinstance(item.found, PublicItem), set[str]()
         if public or (self.at and item is self.items[self.at]):
             lone = {"RIGHT", "FULL"} if public else {"LEFT", "FULL"}
@@ -194,18 +266,23 @@ class _From:
         self.pool = []
 
     def _public(self, item: _Item, public: PublicItem) -> None:
-        """Join a public table on its unique key."""
+        """Join a public table, on its unique key or with all rows that meet one."""
         if item.kind:
             refuse_public_kind(self._by(item), item.kind)
         keeps, own = item.side == "LEFT", item.asked
-        key = _KeyJoin(self.context, self.scope, public)
-        pool = own if keeps else [*own, *self.pool, *self.where]
-        condition = key.condition(self._by(item), item.using, pool, own if keeps else None)
+        key = KeyJoin(self.context, self.scope, public, self.context.numbers())
+        item = self._named(item, key.member)
+        if item.natural and not item.using:
+            refuse_unnamed(item.span)
+        pool = own if keeps else self._pool(item)
+        condition, most = key.condition(
+            self._by(item), item.using, pool, own if keeps else None
+        )
         if not keeps:
             self.pool += own
-        self.relation = PublicJoin(
-            item.span, self.relation, public.table.name, key.number, condition, keeps
-        )
+        name = public.table.name
+        joined = PublicJoin(item.span, self.relation, name, key.number, condition, keeps, most)
+        self.relation = self.context.small(joined, item.span) if most > 1 else joined
         names = frozenset(fold(name.name) for name in item.using)
         if keeps:
             self.members.append(replace(_missing(key.member), hidden=names))
@@ -230,6 +307,7 @@ class _From:
         if keeps[0]:
             found = materialised(found, context.numbers(), item.span)
         member = found.member(item.alias)
+        item = self._named(item, member)
         if not self._on_unit(item, member, inner=inner):
             refuse_off_unit(self._by(item), self.members, member, self.table)
         same_units(context, self.relation, found.relation, item.span)
@@ -326,7 +404,7 @@ class _From:
         ours = {owner for m in self.members for owner in m.owners - m.hidden}
         if {fold(name.name) for name in item.using} & ours & member.owners:
             return True
-        pool = (*item.asked, *self.pool, *self.where) if inner else item.asked
+        pool = self._pool(item) if inner else item.asked
         return any(self._equates_units(node, member) for node in pool)
 
     def _equates_units(self, node: exp.Expr, member: Member) -> bool:
@@ -338,116 +416,6 @@ class _From:
         if any(len(side) != 1 for side in sides):
             return False
         return [member.alias in side for side in sides] in ([True, False], [False, True])
-
-
-class _KeyJoin:
-    """Finds, in the conditions of a clause, the equalities with a public table's unique key.
-
-    Each row then meets one public row at most, and stays one row of its unit.
-    """
-
-    def __init__(self, context: Context, before: Scope, public: PublicItem) -> None:
-        self.context = context
-        self.before = before
-        self.public = public
-        self.number = context.numbers()
-        self.member = self._member()
-
-    def _member(self) -> Member:
-        """Return the columns of the public table, with what is known of their values."""
-        facts, table = self.context.public, self.public.table.name
-        columns = {}
-        for name, type_ in facts.types(table).items():
-            keys = facts.values(table, name)
-            columns[self.public.names[name]] = ColumnRef(
-                self.public.span,
-                name,
-                type_,
-                range_of(keys),
-                keys is not None,
-                keys=keys,
-                longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
-                of=self.number,
-                nulls=Nulls.GROUPED if facts.nulls(table, name) else Nulls.NEVER,
-            )
-        return Member(self.public.alias, columns)
-
-    def condition(
-        self,
-        by: JoinedBy,
-        using: Sequence[exp.Identifier],
-        pool: Sequence[exp.Expr],
-        whole: Sequence[exp.Expr] | None,
-    ) -> Expr:
-        """Return the condition of the join, whose equalities are looked for in a pool.
-
-        The whole of ON is asked where rows that it is not true for are preserved.
-        """
-        scope = Scope((*self.before.members, self.member), self.before.table)
-        rows = Conditions(scope, self.context.spans)
-        named = [equal_names(self.context, self.before, self.member, name) for name in using]
-        found = [rows.condition(node) for node in pool if self._equates_key(node)]
-        compared = map(self._compared, (*named, *found))
-        unique = {*map(fold, self.public.table.unique)}
-        if not unique or not unique <= {fold(column.name) for column in compared if column}:
-            refuse_key(by, self.public, self.before)
-        rest = found if whole is None else [rows.condition(node) for node in whole]
-        made = all_of(by.relation, [*named, *rest])
-        assert made is not None  # noqa: S101 - a key has a column
-        return made
-
-    def _equates_key(self, node: exp.Expr) -> bool:
-        """Return whether a condition is `key = expression over the rows before`."""
-        if not isinstance(node, exp.EQ):
-            return False
-        for key, value in ((node.this, node.expression), (node.expression, node.this)):
-            of_public = any(map(self._is_public, value.find_all(exp.Column)))
-            if self._is_public(unwrapped(key)) and not of_public:
-                return self.before.has_columns_of(value)
-        return False
-
-    def _is_public(self, node: exp.Expr) -> bool:
-        """Return whether a node is a column of the public table and of no other."""
-        if not isinstance(node, exp.Column) or fold(node.name) not in map(
-            fold, self.member.columns
-        ):
-            return False
-        if node.table:
-            return fold(node.table) == fold(self.member.alias)
-        return not self.before.knows(node.name)
-
-    def _compared(self, expr: Expr) -> ColumnRef | None:
-        """Return the public column that an equality is about, if its values stay different.
-
-        As doubles, large integers that differ are the same number: a row would meet several.
-        """
-        assert isinstance(expr, Compare)  # noqa: S101 - made as one
-        assert expr.operator is Comparison.EQ  # noqa: S101
-        for side in (expr.left, expr.right):
-            inner = side.operand if isinstance(side, Widen) else side
-            if isinstance(inner, ColumnRef) and inner.of == self.number:
-                blurred = side.type.kind is Kind.DOUBLE and inner.type.kind is not Kind.DOUBLE
-                return None if blurred else inner
-        return None
-
-
-def all_of(span: Span, conditions: Sequence[Expr]) -> Expr | None:
-    """Return the condition that all of some are true; None of none."""
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
-    return Logic(span, True, tuple(conditions))
-
-
-def equal_names(context: Context, before: Scope, member: Member, name: exp.Identifier) -> Expr:
-    """Write USING (name) as an equality of the rows before with a relation."""
-    left = Conditions(before, context.spans)
-    rows = Conditions(Scope((*before.members, member), before.table), context.spans)
-    theirs = exp.column(name.copy(), table=exp.to_identifier(member.alias, quoted=True))
-    ours = exp.column(name.copy())
-    for made in (theirs, ours):
-        made.this.meta.update(name.meta)
-    one, other = left.bind(ours), rows.bind(theirs)
-    return rows.equal(context.spans.of(name), one, other)
 
 
 def _turned(join: exp.Join) -> exp.Join:

@@ -155,7 +155,8 @@ class _SemiJoins:
     def _tied(self, span: Span, select: exp.Select, inner: Scope) -> str:
         """Write EXISTS with an equality of the units for conditions that speak of outside."""
         unit, where = written_name(self.scope.table.unit or ""), select.args.get("where")
-        aliases = [written_name(scope.members[0].alias) for scope in (inner, self.scope)]
+        owners = [next(m for m in scope.members if m.owners) for scope in (inner, self.scope)]
+        aliases = [written_name(member.alias) for member in owners]
         tie = " = ".join(f"{alias}.{unit}" for alias in aliases)
         text = self.spans.source.text
         if where is None:

@@ -319,11 +319,12 @@ class Statement(Opener):
     ) -> From:
         """Join open relations, from left to right; `spare` are the equalities in WHERE."""
         from_ = From(self.spans)
-        for found, alias, join, node in items:
+        for found, alias, written, node in items:
             if alias and from_.calls(alias):
-                refuse_twice(alias, self.spans.of(join or node))
+                refuse_twice(alias, self.spans.of(written or node))
             engine, numbers = self.alias(), len(from_.rows)
             member = from_.member(found, alias, engine, alone=len(items) == 1)
+            join = from_.named(member, written)
             from_.join(member, f'{found.source} AS "{engine}"', join)
             from_.sorted = found.sorted and len(items) == 1
             if member not in from_.members:  # of a semi join, no row is shown

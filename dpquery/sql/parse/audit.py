@@ -161,7 +161,7 @@ def _of_clause(node: exp.Expr) -> Iterator[str]:
         case exp.Join() if node.meta.get("comma"):
             yield ","
         case exp.Join():
-            words = (node.args.get(slot) for slot in ("side", "kind"))
+            words = (node.args.get(slot) for slot in ("method", "side", "kind"))
             yield from ("join", *(fold(str(word)) for word in words if word))
         case exp.CTE() if node.args.get("materialized") is not None:
             yield from (
@@ -224,7 +224,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null),
     "this expressions": (exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
-    "this alias": (exp.Subquery, exp.Alias),
+    "this alias": (exp.Alias,), "this alias joins": (exp.Subquery,),
     "this default offset": (exp.Lag, exp.Lead),
     "expression": (exp.Limit, exp.Offset),
     "this expression negate": (exp.Like, exp.ILike),
@@ -233,11 +233,11 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.Select,
     ),
     "this alias materialized": (exp.CTE,),
-    "this kind on side using": (exp.Join,),
+    "this kind method on side using": (exp.Join,),
     "this order over partition_by spec": (exp.Window,),
     "end end_side kind start start_side": (exp.WindowSpec,),
     "this big_int": (exp.Count,),
-    "this alias catalog db": (exp.Table,),
+    "this alias catalog db joins": (exp.Table,),
     "this columns": (exp.TableAlias,),
     "expressions all": (exp.Group,),
     "this desc nulls_first": (exp.Ordered,),

@@ -23,6 +23,7 @@ from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
+from dpquery.sql.parse.brackets import without_brackets
 from dpquery.sql.parse.guards import read_statement
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
@@ -232,6 +233,7 @@ def _parsed(source: Source) -> Parsed:
         raise unfinished(source, tokens, "nothing is selected")
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
+    without_brackets(tree, spans)
     for node in list(tree.find_all(exp.WithinGroup)):
         node.replace(_ordered_quantile(source, node, spans))
     return Parsed(source, tree, spans)

@@ -184,12 +184,28 @@ class From:
         if kind not in _SEMI:
             self.members.append(member)
 
+    def named(self, member: Member, join: exp.Join | None) -> exp.Join | None:
+        """Write NATURAL JOIN as one that names its columns: those both sides have."""
+        if join is None or not join.method:
+            return join
+        theirs = {fold(name) for name, _ in member.columns}
+        shared = {fold(name): name for name in self.columns if fold(name) in theirs}
+        if not shared:
+            remedy = "JOIN ... ON the columns that are equal"
+            raise outside("NATURAL JOIN", self.spans.of(join), "no column of both", remedy)
+        names = [exp.to_identifier(name, quoted=True) for name in shared.values()]
+        for name in names:
+            name.meta.update(next(join.this.find_all(exp.Identifier)).meta)
+        named = join.copy()
+        named.set("method", None)
+        named.set("using", names)
+        return named
+
     def _refuse_kind(self, join: exp.Join, kind: str, side: str, *, conditioned: bool) -> None:
         span = self.spans.of(join)
         known = kind in {"", "INNER", "CROSS", "OUTER", *_SEMI}
-        bad = str(join.args.get("method") or "").upper() or ("" if known else kind)
-        if bad:
-            raise outside(f"{bad} JOIN", span, "not understood", "JOIN ... USING (...)")
+        if not known:
+            raise outside(f"{kind} JOIN", span, "not understood", "JOIN ... USING (...)")
         if side and self.comma and side != "LEFT":
             remedy = "use CROSS JOIN in place of the comma"
             raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)

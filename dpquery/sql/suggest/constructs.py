@@ -161,6 +161,12 @@ def _misused(node: exp.Expr) -> str | None:
     match node:
         case exp.Star() if any(node.args.values()) and not _is_item(node):
             return _SLOT_WORDS[next(slot for slot, value in node.args.items() if value)]
+        case exp.Join() if node.method not in {"", "NATURAL"}:
+            return "a join"
+        case exp.Join() if node.method and (node.args.get("on") or node.args.get("using")):
+            return "NATURAL"
+        case exp.Table() | exp.Subquery() if node.args.get("joins"):
+            return None if isinstance(node.parent, exp.Subquery) else "a join"
         case exp.Is(expression=exp.Expr() as right) if not isinstance(
             right, exp.Null | exp.Boolean
         ):

@@ -16,6 +16,7 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Derived, PublicItem
 from dpquery.sql.bind.scope import Member, Scope, fold, written_name
 from dpquery.sql.parse.spans import Spans, mended, outside, span_of
+from dpquery.sql.size_limits import MOST_COPIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class JoinedBy:
         word = [at for at in tokens if at.end <= first][-2]
         return word | next(at for at in tokens if at.start >= last)
 
+    @property
+    def conditioned(self) -> bool:
+        """Whether a condition stands there, or a word that needs none."""
+        if self.join is None or self.join.kind == "CROSS" or self.join.meta.get("comma"):
+            return True
+        return self.join.args.get("on") is not None
+
     def with_condition(self, condition: str) -> str:
         """Write the query with another condition here, or what to write after ON."""
         source, span, alone = self.spans.source, self.span, f"ON {condition}"
@@ -48,6 +56,10 @@ class JoinedBy:
         joined = self.spans.of(
             self.join.this
         )  # which `span` is not, where the other is refused
+        if self.join.method:
+            word, blank = self.join.method, f"{self.join.side} ".lstrip()
+            text = f"{blank}JOIN {source.snippet(joined)} {alone}"
+            return mended(source, _from_word(source, word, joined), text, alone)
         if self.join.kind == "CROSS" or self.join.meta.get("comma"):
             word, blank = ("CROSS", "") if self.join.kind == "CROSS" else (",", " ")
             text = f"{blank}JOIN {source.snippet(joined)} {alone}"
@@ -120,8 +132,8 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
     return next((name for name in member.columns if fold(name) == owner), owner)
 
 
-def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
-    """Refuse a join with a public table off its key."""
+def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoReturn:
+    """Refuse a join off a public table's key, where a row may meet so many of its rows."""
     keys, alias = public.table.unique, written_name(public.alias)
     theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
     ours = [_having(scope, key) for key in keys]
@@ -138,9 +150,17 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope) -> NoReturn:
         f"the join with {public.table.name} is not on its unique key",
         at.span,
         f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
-        "a row that met several public rows would count several times.",
+        _why_not(at, scope, most),
         remedy,
     )
+
+
+def _why_not(at: JoinedBy, scope: Scope, most: int) -> str:
+    if scope.table.unit is None:
+        return "each row is a unit of its own here, and would count in full several times."
+    if most > MOST_COPIES:
+        return f"a row would become up to {most:,} rows; {MOST_COPIES} are the most."
+    return "JOIN needs a condition; to meet all rows, write CROSS JOIN."
 
 
 def _having(scope: Scope, column: str) -> str:
@@ -185,6 +205,22 @@ def refuse_computed(span: Span) -> NoReturn:
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
     raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
+
+
+def refuse_unnamed(span: Span) -> NoReturn:
+    """Refuse a natural join of relations that have no column in common."""
+    remedy = "JOIN ... ON the columns that are equal"
+    raise outside("NATURAL JOIN", span, "no column of both", remedy)
+
+
+def refuse_before(span: Span) -> NoReturn:
+    """Refuse a join of public tables alone that is more than its ON, before private rows."""
+    raise outside(
+        "a join of public tables by USING, or LEFT, before private rows",
+        span,
+        "not understood",
+        "write the private table first in FROM",
+    )
 
 
 def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
