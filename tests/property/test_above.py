@@ -136,3 +136,32 @@ def test_what_is_accepted_above_never_raises(query: str):
     except QueryRefused:
         return
     facts()[1].run(plan.above, [extremes()]).to_pylist()
+
+
+COMPARED = ("{0} = {1}", "{0} < {1}", "{0} <> {1}", "{0} BETWEEN {1} AND {2}", "{0} LIKE {1}")
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> str:
+    """Draw a condition whose parts may raise, some of them in each branch of an OR."""
+    one, other, shared = (
+        draw(st.builds(str.format, st.sampled_from(COMPARED), *[values(1)] * 3))
+        for _ in range(3)
+    )
+    return f"(({shared}) AND ({one})) OR (({shared}) AND ({other})) AND {one}"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(conditions())
+@example("((i * i = d) AND (i + 1 > 0)) OR ((i * i = d) AND (d / i > 1)) AND i * 7 < d")
+def test_rows_are_chosen_as_by_the_whole_condition(condition: str):
+    queries = (
+        f"SELECT i, d, s FROM t WHERE {condition}",
+        f"SELECT i, d, s FROM (SELECT i, d, s, {condition} AS kept FROM t) WHERE kept",
+    )
+    try:
+        plans = [planned(RELEASED + query) for query in queries]
+    except QueryRefused:
+        return
+    parted, whole = (facts()[1].run(plan.above, [extremes()]) for plan in plans)
+    assert str(parted.to_pylist()) == str(whole.to_pylist())

@@ -162,9 +162,21 @@ class Expressions:
     def truths(self, node: exp.Expr) -> list[Value]:
         """Bind a condition in its parts, of which rows have to meet each.
 
-        One that can raise stands inside TRY, where the engine finds no equality to join by.
+        What can raise stands inside TRY, where the engine finds no equality to join by.
         """
-        return [self.truth(part) for part in conjuncts(node)]
+        return [found for part in conjuncts(node) for found in self._truths(unwrapped(part))]
+
+    def _truths(self, part: exp.Expr) -> list[Value]:
+        """Bind one part: with TRY around the sides of a comparison, or with what OR implies."""
+        whole, kind = self.truth(part), type(part)
+        if isinstance(part, exp.Or):
+            first, *others = (self.truths(arm) for arm in chain(part))
+            known = [{one.sql for one in other} for other in others]
+            shared = (one for one in first if one.safe)
+            return [*(s for s in shared if all(s.sql in texts for texts in known)), whole]
+        if whole.safe or kind not in COMPARISONS:
+            return [whole]
+        return [self.compared(_COMPARED[kind], part.this, part.expression, apart=True)]
 
     def _value(self, node: exp.Expr, span: Span) -> Value:
         found = literal(node, span)
@@ -296,9 +308,13 @@ class Expressions:
                 ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
             )
 
-    def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
-        """Bind values that are compared: of one kind, or all numbers."""
+    def compared(
+        self, template: str, *nodes: exp.Expr, repeats: int = 1, apart: bool = False
+    ) -> Value:
+        """Bind values that are compared: of one kind, or all numbers; each in TRY, if apart."""
         values = self.alike(nodes)
+        if apart:
+            values = [replace(value, sql=value.total, safe=True) for value in values]
         kinds = {value.kind for value in values}
         safe = len(kinds) == 1 or kinds == {Kind.INTEGER, Kind.DOUBLE}
         safe = safe and all(value.safe for value in values)

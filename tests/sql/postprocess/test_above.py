@@ -183,3 +183,31 @@ def test_long_chains_make_shallow_trees():
     query = " OR ".join(f"inhabitants = {i}" for i in range(2_000))
     plan = planned(f"SELECT region FROM regions WHERE {query}")
     assert facts()[1].run(plan.above, []).num_rows == 0
+
+
+BOTH = "SELECT a.zone FROM regions AS a, regions AS b WHERE "
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (
+            "a.inhabitants + 1 = b.inhabitants + 1",
+            '(TRY(("t0"."inhabitants" + 1)) = TRY(("t1"."inhabitants" + 1)))',
+        ),
+        (
+            "(a.zone = b.zone AND a.zone LIKE 'c%') OR (1 / b.inhabitants > 2 AND a.zone = b.zone)",
+            '("t0"."zone" = "t1"."zone")',
+        ),
+    ],
+)
+def test_equalities_stand_outside_of_try(condition: str, found: str):
+    sql = planned(BOTH + condition).above.sql
+    parts = sql.partition(" WHERE ")[2].split(" AND TRY(")[0].partition(" ORDER BY ")[0]
+    assert parts == found
+
+
+def test_a_value_that_raises_is_equal_to_none():
+    query = "SELECT a.zone FROM regions AS a WHERE {} * 9223372036854775807 {} 1"
+    sql = planned(query.format("a.inhabitants", "IS DISTINCT FROM")).above.sql
+    assert "TRY((" in sql and "TRY(NULL" not in sql and "(TRY(" not in sql  # NULL would differ
