@@ -303,6 +303,8 @@ class Conditions:
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
+        if isinstance(node, exp.Bracket):
+            word = "an index in brackets"
         raise outside(word, span, "not understood", self._sample())
 
     def _sample(self) -> str:

@@ -51,6 +51,7 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Group: ("group by",), exp.GroupingSets: ("grouping sets",), exp.Order: ("order by",),
     exp.Star: ("*",), exp.Between: ("between", "and"), exp.Neg: ("-",), exp.Kwarg: ("=>",),
     exp.PropertyEQ: (":=",), exp.Array: ("[", "]"), exp.Window: ("over",),
+    exp.Bracket: ("[", "]"), exp.Slice: (":",),
     exp.SimilarTo: ("similar to",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
@@ -209,7 +210,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,
         exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.SimilarTo, exp.NullSafeEQ, exp.NullSafeNEQ,
-        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup,
+        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup, exp.Slice,
     ),
     "this": (
         exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
@@ -222,7 +223,9 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.Distinct, exp.Array, exp.Tuple,
     ),
     "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null),
-    "this expressions": (exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce),
+    "this expressions": (
+        exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket,
+    ),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
     "this alias": (exp.Subquery, exp.Alias),
     "this default offset": (exp.Lag, exp.Lead),

@@ -127,6 +127,13 @@ class _Words:
         if self.kind(at - 1) in before:
             raise self._outside(what, span_of(self.tokens[at]))
 
+    def colon(self, at: int) -> None:
+        """A colon outside of a slice: the parser has no node for it."""
+        low = at - 1 - (self.kind(at - 1) is TokenType.NUMBER)
+        low -= self.kind(low) is TokenType.DASH
+        if self.kind(low) is not TokenType.L_BRACKET or self.kind(low - 1) not in _ENDS_A_VALUE:
+            raise self._outside("a colon", span_of(self.tokens[at]))
+
     def group(self, at: int) -> None:
         """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
         span, first = span_of(self.tokens[at]), self.kind(at + 1)
@@ -143,9 +150,7 @@ class _Words:
 _ANYTHING = frozenset({None, *TokenType})
 _MISPLACED: dict[TokenType, tuple[str, frozenset[TokenType | None]]] = {
     TokenType.PLUS: ("a plus before a value", frozenset(_BEFORE_A_VALUE)),
-    TokenType.L_BRACKET: ("an index in brackets", frozenset(_ENDS_A_VALUE)),
     TokenType.DISTINCT: ("DISTINCT", _ANYTHING - kinds("IS NOT L_PAREN SELECT")),
-    TokenType.COLON: ("a colon", _ANYTHING),
 }
 """Words that are refused after others, with what they are called."""
 _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
@@ -154,6 +159,7 @@ _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.DOT: _Words.dot,
     TokenType.IN: _Words.in_list,
     TokenType.GROUP_BY: _Words.group,
+    TokenType.COLON: _Words.colon,
     **dict.fromkeys(_MISPLACED, _Words.misplaced),
 }
 

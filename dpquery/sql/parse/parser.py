@@ -51,6 +51,7 @@ def _others(functions: dict[str, Any]) -> dict[str, Any]:
     return {name: build for name, build in functions.items() if name not in _BY_NAME}
 
 
+_INDEX = TokenType.L_BRACKET
 _PLAIN = ("COUNT", "COUNT_IF", "COUNTIF", "SUM", "AVG", "MIN", "MAX")
 """Aggregates by nodes of their own that may have the options of the DP_ function they mean."""
 
@@ -143,6 +144,19 @@ class Parser(DuckDBParser):
         if isinstance(node, exp.Case):
             node.meta.update({"start": first.start, "end": self._prev.end})
         return node
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """Read an index or a slice after a value, as it was written and without recursion."""
+        if this is None or self._curr is None or self._curr.token_type is not _INDEX:
+            return super()._parse_bracket(this)
+        while self._match(_INDEX):
+            at = self._parse_disjunction()
+            if self._match(TokenType.COLON):
+                at = self.expression(exp.Slice(this=at, expression=self._parse_disjunction()))
+            if at is None or not self._match(TokenType.R_BRACKET):
+                self.raise_error("an index is not read")
+            this = self.expression(exp.Bracket(this=this, expressions=[at]))
+        return this
 
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True

@@ -17,7 +17,7 @@ from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
-from dpquery.sql.postprocess.calls import applied, days, moved
+from dpquery.sql.postprocess.calls import applied, days, element, moved, sliced
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.subqueries import end_of
 from dpquery.sql.postprocess.values import (
@@ -229,6 +229,10 @@ class Expressions:
                 return self._of_query(node)
             case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
                 return self._cast(node)
+            case exp.Bracket(this=listed, expressions=[exp.Slice() as at]):
+                return sliced(self, listed, at.this or None, at.args.get("expression"))
+            case exp.Bracket(this=listed, expressions=[at]):
+                return element(self, listed, at)
         return applied(self, node, span)
 
     def _column(self, node: exp.Column) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
@@ -211,3 +212,21 @@ def test_a_value_that_raises_is_equal_to_none():
     query = "SELECT a.zone FROM regions AS a WHERE {} * 9223372036854775807 {} 1"
     sql = planned(query.format("a.inhabitants", "IS DISTINCT FROM")).above.sql
     assert "TRY((" in sql and "TRY(NULL" not in sql and "(TRY(" not in sql  # NULL would differ
+
+
+@pytest.mark.parametrize("asked", ["n[1]", "n[1:2]", "n[:]", "LIST_EXTRACT(n, 1)"])
+def test_what_is_no_list_is_offered_itself(asked: str):
+    query = f"SELECT {asked} FROM (SELECT DP_COUNT(*, eps=0.5) AS n FROM staff)"
+    assert refusal(query).startswith("refused[DPQ208]: a list is needed here")
+    assert refusal(query).endswith("try: n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("[1]", 1.0), ("[-1]", 3.0), ("[0]", None), ("[4]", None), ("[NULL]", None)]
+    + [("[2:]", [2.0, 3.0]), ("[:-2]", [1.0, 2.0]), ("[2:9]", [2.0, 3.0]), ("[3:1]", [])],
+)
+def test_places_of_lists_are_those_of_the_engine(asked: str, found: object):
+    plan = planned(f"SELECT DP_QUANTILE(salary, [0.1, 0.5, 0.9], eps=1){asked} FROM staff")
+    table = pa.table({"row": [0], "a0": [[1.0, 2.0, 3.0]]})
+    assert facts()[1].run(plan.above, [table]).column(0).to_pylist() == [found]
