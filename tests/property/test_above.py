@@ -63,7 +63,8 @@ FORMS = (
     "DATE_TRUNC('month', {0})", "DATE_DIFF('day', {0}, {1})", "EXTRACT(year FROM {0})",
     "({0} + INTERVAL 900000 YEAR)", "({0} - INTERVAL 1 HOUR)", "(SELECT max({0}) FROM t)",
     "({0})[{1}]", "({0})[-1:{1}]", "q[{0}]", "q[:{0}]", "LIST_SLICE(q, {0}, {1})",
-    "ARRAY_LENGTH(q[1:{0}])", "({0} IN (SELECT {1} FROM t))", "EXISTS (SELECT 1 FROM t AS o WHERE o.i > {0})",
+    "ARRAY_LENGTH(q[1:{0}])", "({0} IN (SELECT {1} FROM t))",
+    "EXISTS (SELECT 1 FROM t AS o WHERE o.i > {0})",
     *(f"CAST({{0}} AS {type_})" for type_ in TYPES),
     *(
         f"{function.name}({', '.join(f'{{{i}}}' for i in range(len(function.takes)))})"

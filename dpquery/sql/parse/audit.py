@@ -52,7 +52,7 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Star: ("*",), exp.Between: ("between", "and"), exp.Neg: ("-",), exp.Kwarg: ("=>",),
     exp.PropertyEQ: (":=",), exp.Array: ("[", "]"), exp.Window: ("over",),
     exp.Bracket: ("[", "]"), exp.Slice: (":",),
-    exp.SimilarTo: ("similar to",), exp.DPipe: ("||",),
+    exp.SimilarTo: ("similar to",), exp.RegexpLike: ("~",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
     exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
@@ -114,6 +114,7 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
             ordering |= last == "nulls" and before in {"first", "last"}
             if ordering or before in _UNCOUNTED:
                 continue
+            before = "not" if before == "!" and following == "~" else before
         yield before, token
 
 
@@ -134,6 +135,8 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
             start, end = node.meta.get("start", 0), node.meta.get("end", -1) + 1
             name = fold(spans.source.text[start:end])
             yield name if name in _COALESCED else "coalesce"
+        case exp.CurrentDate():
+            yield fold(spans.source.snippet(spans.name(node)))
         case exp.If():
             yield from ("when", "then") if isinstance(node.parent, exp.Case) else ("if",)
 
@@ -211,6 +214,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,
         exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.SimilarTo, exp.NullSafeEQ, exp.NullSafeNEQ,
         exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup, exp.Slice,
+        exp.RegexpLike,
     ),
     "this": (
         exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
@@ -222,7 +226,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.GroupingId,
         exp.Distinct, exp.Array, exp.Tuple,
     ),
-    "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null),
+    "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null, exp.CurrentDate),
     "this expressions": (
         exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar, TypeVar
 
 from sqlglot import Token, TokenType
@@ -248,7 +249,22 @@ def _parsed(source: Source) -> Parsed:
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     for node in list(tree.find_all(exp.WithinGroup)):
         node.replace(_ordered_quantile(source, node, spans))
+    today = utc_today().isoformat()  # once, so that a statement knows one day alone
+    for named in list(tree.find_all(exp.CurrentDate)):
+        named.replace(_day(today, spans.of(named)))
     return Parsed(source, tree, spans)
+
+
+def utc_today() -> date:
+    """Return the day that it is in UTC: it is public, and a literal from here on."""
+    return datetime.now(UTC).date()
+
+
+def _day(text: str, span: Span) -> exp.Cast:
+    """Write a day as if it had been typed, at the place of what stands for it."""
+    day = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=exp.DType.DATE))
+    day.this.meta.update({"start": span.start, "end": span.end - 1})
+    return day
 
 
 _QUANTILES = {exp.PercentileCont: "QUANTILE_CONT", exp.PercentileDisc: "QUANTILE_DISC"}

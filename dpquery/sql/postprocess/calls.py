@@ -103,19 +103,13 @@ def _special(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value 
             both = _moment(place, one), _moment(place, other)
             template = f"date_diff('{_unit(place, unit)}', {{0}}, {{1}})"
             return made(template, *both, kind=Kind.INTEGER)
-        case "LIST_EXTRACT" | "LIST_ELEMENT" | "ARRAY_EXTRACT", [listed, at]:
-            return element(place, listed, at)
-        case "LIST_SLICE" | "ARRAY_SLICE", [listed, low, high]:
-            return sliced(place, listed, low, high)
-        case "ARRAY_LENGTH", [listed]:
-            return made("len({0})", _list(place, listed), kind=Kind.INTEGER)
         case "IFF", [condition, one, other]:
             return _chosen(place, [place.truth(condition)], [one], other)
         case "DATE_ADD", [moment, step]:
             interval = unwrapped(step)
             if isinstance(interval, exp.Interval):
                 return moved(place, moment, interval, "+")
-    return None
+    return _of_list(place, name, arguments)
 
 
 def _called(
@@ -229,12 +223,32 @@ def days(place: Expressions, node: exp.Expr, left: Value, operator: str) -> Valu
     mismatch(place.spans.of(node.expression), title, label, remedy)
 
 
-def element(place: Expressions, node: exp.Expr, at: exp.Expr) -> Value:
+def _of_list(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value | None:
+    """Bind a function of a list; None of any other."""
+    match name, arguments:
+        case "LIST_EXTRACT" | "LIST_ELEMENT" | "ARRAY_EXTRACT", [listed, at]:
+            return _element(place, listed, at)
+        case "LIST_SLICE" | "ARRAY_SLICE", [listed, low, high]:
+            return _sliced(place, listed, low, high)
+        case "ARRAY_LENGTH", [listed]:
+            return made("len({0})", _list(place, listed), kind=Kind.INTEGER)
+    return None
+
+
+def indexed(place: Expressions, node: exp.Bracket) -> Value:
+    """Bind what brackets take of a list: an element, or the part between two places."""
+    (at,) = node.expressions
+    if isinstance(at, exp.Slice):
+        return _sliced(place, node.this, at.this or None, at.args.get("expression"))
+    return _element(place, node.this, at)
+
+
+def _element(place: Expressions, node: exp.Expr, at: exp.Expr) -> Value:
     """Bind an element of a list by its place, from 1 or back from -1; NULL where none is."""
     return made("({0})[{1}]", _list(place, node), _place(place, at), kind=None)
 
 
-def sliced(
+def _sliced(
     place: Expressions, node: exp.Expr, low: exp.Expr | None, high: exp.Expr | None
 ) -> Value:
     """Bind the part of a list between two places, both included; without one, to that end."""

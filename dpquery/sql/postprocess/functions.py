@@ -192,8 +192,7 @@ SPECIAL = (
     *("ARRAY_EXTRACT", "ARRAY_LENGTH", "ARRAY_SLICE"),
     *("LIST_ELEMENT", "LIST_EXTRACT", "LIST_SLICE"),
 )
-"""Functions that read a word or a number of places from the text, choose by a condition, or take
-a list."""
+"""Functions of a list, or that read a word or a number of places, or choose by a condition."""
 _APART = frozenset({*SPECIAL, *(own.name for own in _OWN)})
 _ALL = (
     *_OWN,
