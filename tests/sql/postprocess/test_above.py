@@ -234,3 +234,25 @@ def test_places_of_lists_are_those_of_the_engine(asked: str, found: object):
     plan = planned(f"SELECT DP_QUANTILE(salary, [0.1, 0.5, 0.9], eps=1){asked} FROM staff")
     table = pa.table({"row": [0], "a0": [[1.0, 2.0, 3.0]]})
     assert facts()[1].run(plan.above, [table]).column(0).to_pylist() == [found]
+
+
+LISTED = (
+    "WITH t AS (SELECT dept AS s, DP_QUANTILE(salary, [0.1, 0.9], eps=1) AS q "
+    "FROM staff GROUP BY s) "
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s FROM t UNION ALL SELECT q FROM t",
+        "SELECT q FROM t EXCEPT SELECT s FROM t",
+        "SELECT s IN (SELECT q FROM t) AS x FROM t",
+    ],
+)
+def test_no_text_is_read_as_a_list(query: str):
+    assert refusal(LISTED + query).startswith("refused[DPQ208]")
+
+
+def test_null_stands_beside_texts_and_lists():
+    planned(LISTED + "SELECT s, q FROM t UNION ALL SELECT NULL, NULL FROM t")
