@@ -21,6 +21,7 @@ from dpquery.rowfunctions.base import (
     INTEGERS,
     MOMENTS,
     TO_DATE,
+    TO_DOUBLE,
     TO_INTEGER,
     TO_TEXT,
     Parameter,
@@ -194,6 +195,10 @@ def _of_part(name: str, part: Part) -> RowFunction:
         dated=True,
         dense=True,
     )
+
+
+def _seconds(value: Fraction | int, argument: Expr) -> float:
+    return float(value) * 86_400 if argument.type == DATE else float(value) / 1e6
 
 
 # Beginnings.
@@ -375,6 +380,18 @@ def _last_day(value: Fraction | int, type_: Type) -> int:
 
 FUNCTIONS = (
     *(_of_part(name, part) for name, part in PARTS.items()),
+    RowFunction(
+        name="EPOCH",
+        summary="Seconds since 1970, with their fraction",
+        example="EPOCH(seen_at)",
+        parameters=(MOMENTS,),
+        result=TO_DOUBLE,
+        meaning=lambda call, value: _seconds(value, call.arguments[0]),
+        range=lambda arguments, ranges: mapped(
+            ranges[0], lambda end: Fraction(_seconds(end, arguments[0]))
+        ),
+        dated=True,
+    ),
     RowFunction(
         name="DATE_TRUNC",
         aliases=("DATETRUNC",),

@@ -141,7 +141,7 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     if next(constants_in(expr), None) is not None:
         return None
     columns = columns_of(expr)
-    if not columns or not _is_exact(expr):
+    if not columns or not is_exact(expr):
         return None
     rows = _combinations(list(columns.values()), facts)
     if rows is not None:
@@ -202,9 +202,9 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
     return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
 
 
-def _is_exact(expr: Expr) -> bool:
+def is_exact(expr: Expr) -> bool:
     """Return whether every library computes the same last bit of a value."""
     if isinstance(expr, Apply) and not named(expr.function).exact:
         return False
     computed = isinstance(expr, Apply | Arithmetic | Widen | Negate)
-    return not computed or all(map(_is_exact, children(expr)))
+    return not computed or all(map(is_exact, children(expr)))

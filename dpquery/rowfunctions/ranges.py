@@ -34,7 +34,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import YEARS, hull, mapped
-from dpquery.rowfunctions.conditional import FILLED, NOTHING, branches
+from dpquery.rowfunctions.conditional import FILLED, NOTHING, branches, is_nothing
 
 _MIRRORED = {
     Comparison.LT: Comparison.GT,
@@ -63,6 +63,11 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
     if isinstance(condition, Logic) and condition.conjunction:
         for part in condition.parts:
             yield from conjuncts(part)
+        return
+    parts = condition.parts if isinstance(condition, Logic) else ()
+    known = [part for part in parts if not is_nothing(part)]
+    if len(known) == 1:  # NULL beside it makes nothing true
+        yield from conjuncts(known[0])
     else:
         yield condition
 

@@ -322,3 +322,11 @@ def test_any_value_is_read_back_as_it_was(values: list[object]):
     drawn = [*values, "\x00", Decimal("1.10"), date.max]
     found = decode_cells(encode_cells([NoisyCell(value, MODE) for value in drawn]), MODE)
     assert repr([cell.drawn for cell in found]) == repr(drawn)
+
+
+def test_another_day_is_another_question(session: Session, monkeypatch: pytest.MonkeyPatch):
+    query = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE hired < CURRENT_DATE - 400"
+    days = [date(2024, 6, 1), date(2024, 6, 1), date(2024, 6, 2), date(2024, 6, 1)]
+    monkeypatch.setattr("dpquery.sql.parse.parser.utc_today", iter(days).__next__)
+    losses = [session.sql(query).loss.epsilon for _ in days]
+    assert losses == [Fraction(1, 2), 0, Fraction(1, 2), 0]

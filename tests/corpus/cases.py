@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 from dpquery.core.source import Source, Span
 from dpquery.engine.duckdb.postprocessor import PublicEngine
@@ -28,6 +30,8 @@ from tests.tasks import ROOT
 GRAMMAR = ROOT / "grammar"
 POOR = GRAMMAR / "poor_messages.test"
 POLICY = ROOT / "datasets" / "policy.toml"
+TODAY = date(2025, 6, 1)
+"""What CURRENT_DATE is in a case."""
 OPEN, CLOSE = "«", "»"
 
 
@@ -88,7 +92,9 @@ def marked(query: str, span: Span | None) -> str:
 
 def planned(query: str) -> Plan:
     policy, public = facts()
-    bound = bind(parse(Source(query)), policy, public)
+    with patch("dpquery.sql.parse.parser.utc_today", lambda: TODAY):
+        parsed = parse(Source(query))
+    bound = bind(parsed, policy, public)
     return make_plan(check(bound, policy), policy, public)
 
 

@@ -167,7 +167,7 @@ MEANT = {
     **{
         part: [f"{part}(day)", f"{part}(far)", f"{part}(old)", f"{part}(at)", f"{part}(late)"]
         for part in ("YEAR", "MONTH", "DAY", "QUARTER", "DAYOFWEEK", "ISODOW", "DAYOFYEAR",
-                     "WEEK", "ISOYEAR")
+                     "WEEK", "ISOYEAR", "EPOCH")
     },
     **{part: [f"{part}(at)", f"{part}(late)"] for part in ("HOUR", "MINUTE", "SECOND")},
     "DATE_TRUNC": [

@@ -9,14 +9,16 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery import functions
+from dpquery import functions, rowfunctions
 from dpquery.core.privacy import Loss, decimal_text
 from dpquery.core.source import Span
+from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest, refusal, without
 from dpquery.functions.base import (
     BOUNDS,
     DPFunction,
     Expression,
+    Gives,
     Number,
     Parameter,
     Share,
@@ -444,6 +446,8 @@ class _Reader:
             why = "what is released already has no rows to count."
             raise refusal("DPQ303", title, self.spans.of(node), label, why, remedy)
         argument = self.rows.bind(node)
+        if self.function.gives is Gives.SUM and argument.type.kind is Kind.BOOLEAN:
+            argument = rowfunctions.apply(argument.span, "TO_INTEGER", argument)
         if not fits(about.takes, argument.type):
             written = self.spans.source.snippet(argument.span)
             remedy = other_call(argument, written)

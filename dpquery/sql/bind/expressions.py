@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
@@ -16,9 +17,22 @@ from dpquery import rowfunctions
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
 from dpquery.errors import refusal
-from dpquery.ir.expr import Comparison, Expr, IsNull, Literal, Logic, Not, Operator, Scalar
-from dpquery.rowfunctions.base import RowFunction
-from dpquery.rowfunctions.key_domains import values_of
+from dpquery.ir.expr import (
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Logic,
+    Not,
+    Operator,
+    Scalar,
+    columns_of,
+)
+from dpquery.ir.walk import constants_in
+from dpquery.rowfunctions.base import RowFunction, scalar
+from dpquery.rowfunctions.evaluate import evaluate
+from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
 from dpquery.sql.bind.typed import (
@@ -60,6 +74,7 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
     exp.SimilarTo: "REGEXP_FULL_MATCH",
+    exp.RegexpLike: "REGEXP_MATCHES",
 }
 
 
@@ -153,7 +168,7 @@ class Conditions:
             case exp.If():
                 pair = (self.condition(node.this), self._value(node.args["true"]))
                 return case(span, [pair], self._otherwise(node.args.get("false")))
-            case exp.Like() | exp.ILike() | exp.SimilarTo():
+            case exp.Like() | exp.ILike() | exp.SimilarTo() | exp.RegexpLike():
                 function = rowfunctions.named(_PATTERNS[type(node)])
                 found = bound_call(span, function, self._both(node))
                 return Not(span, found) if node.args.get("negate") else found
@@ -285,7 +300,18 @@ class Conditions:
                 zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
                 return compare(span, Comparison.EQ, zero, one, lambda: "FALSE")
             return member(span, operand, found, self._meant(span, None, operand, *found))
-        options = [self.bind(option) for option in node.expressions]
+        if isinstance(node.this, exp.Tuple):
+            return self._rows_in(node, span)
+        given = [one for one in node.expressions if not isinstance(unwrapped(one), exp.Null)]
+        if isinstance(node.parent, exp.Not) or not given:
+            given = node.expressions  # of which NULL is refused: nothing would be true
+        among = self._among(node, span, list(map(self.bind, given)))
+        holds_null = len(given) < len(node.expressions)
+        return Logic(span, False, (among, nothing(span))) if holds_null else among
+
+    def _among(self, node: exp.In, span: Span, options: list[Expr]) -> In:
+        """Ask whether a value is one of several literals, computed where they have to be."""
+        options = [_computed(option) for option in options]
         literals = [option for option in options if isinstance(option, Literal)]
         if len(literals) < len(options):
             value = self.spans.text(node.this)
@@ -297,12 +323,23 @@ class Conditions:
         operand = self.bind(node.this)
         return member(span, operand, literals, self._meant(span, None, operand, *literals))
 
+    def _rows_in(self, node: exp.In, span: Span) -> Expr:
+        """Bind `(a, b) IN ((1, 'x'), ...)`: each row of values, part by part."""
+        rows = []
+        for row in map(unwrapped, node.expressions):
+            pairs = paired(node.this, row, self.spans)
+            equal = tuple(self.equal(span, self.bind(a), self.bind(b)) for a, b in pairs)
+            rows.append(equal[0] if len(equal) == 1 else Logic(span, True, equal))
+        return rows[0] if len(rows) == 1 else Logic(span, False, tuple(rows))
+
     def _refuse(self, node: exp.Expr, span: Span) -> NoReturn:
         if isinstance(node, exp.Null):
             self._refuse_null(node, span)
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
         word = node.sql(dialect="duckdb")[:40]
+        if isinstance(node, exp.Bracket):
+            word = "an index in brackets"
         raise outside(word, span, "not understood", self._sample())
 
     def _sample(self) -> str:
@@ -335,6 +372,32 @@ class Conditions:
             remedy = query_about(self.scope.table, COUNT)
             raise refusal("DPQ303", title, span, label, why, remedy)
         unknown_function(name, span, self.spans.text(call), self._sample())
+
+
+def _computed(expr: Expr) -> Expr:
+    """Return what an expression without columns is, as a literal; itself, where it is none."""
+    constant = not columns_of(expr) and next(constants_in(expr), None) is None
+    if isinstance(expr, Literal) or not constant or not is_exact(expr):
+        return expr
+    value = scalar(evaluate(expr, {}), expr.type)
+    if isinstance(value, float):
+        value = Fraction(value) if isfinite(value) else None
+    return expr if value is None else Literal(expr.span, value, expr.type)
+
+
+def paired(left: exp.Tuple, right: exp.Expr, spans: Spans) -> list[tuple[exp.Expr, exp.Expr]]:
+    """Return the values of two rows side by side.
+
+    Raises:
+        NameRefused: DPQ208 they have not as many.
+    """
+    sides, values = left.expressions, right.expressions if isinstance(right, exp.Tuple) else []
+    if len(sides) != len(values):
+        title = f"a row of {len(sides)} values is compared with another"
+        label = f"{len(values)} values" if values else "not a row"
+        remedy = f"{spans.text(left)} IN (({', '.join(map(spans.text, sides))}))"
+        mismatch(spans.of(right), title, label, remedy)
+    return list(zip(sides, values, strict=True))
 
 
 def chain(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -64,14 +64,26 @@ def compare(
     span: Span, operator: Comparison, left: Expr, right: Expr, remedy: Remedy
 ) -> Compare:
     """Compare two values of one family."""
-    left, right = alike(span, [left, right], remedy)
+    left, right = alike(span, _as_truths([left, right]), remedy)
     return Compare(span, operator, left, right)
 
 
 def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) -> In:
     """Ask whether a value is one of several literals."""
-    operand, *found = alike(span, [operand, *options], remedy)
+    operand, *found = alike(span, _as_truths([operand, *options]), remedy)
     return In(span, operand, tuple(option for option in found if isinstance(option, Literal)))
+
+
+def _as_truths(exprs: list[Expr]) -> list[Expr]:
+    """Read 0 and 1 as FALSE and TRUE beside a truth value."""
+    if all(expr.type.kind is not Kind.BOOLEAN for expr in exprs):
+        return exprs
+    return [
+        Literal(expr.span, expr.value == 1, BOOLEAN)
+        if isinstance(expr, Literal) and expr.type == INTEGER and expr.value in {0, 1}
+        else expr
+        for expr in exprs
+    ]
 
 
 def arithmetic(

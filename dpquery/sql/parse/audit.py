@@ -51,7 +51,8 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Group: ("group by",), exp.GroupingSets: ("grouping sets",), exp.Order: ("order by",),
     exp.Star: ("*",), exp.Between: ("between", "and"), exp.Neg: ("-",), exp.Kwarg: ("=>",),
     exp.PropertyEQ: (":=",), exp.Array: ("[", "]"), exp.Window: ("over",),
-    exp.SimilarTo: ("similar to",), exp.DPipe: ("||",),
+    exp.Bracket: ("[", "]"), exp.Slice: (":",),
+    exp.SimilarTo: ("similar to",), exp.RegexpLike: ("~",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
     exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
@@ -113,6 +114,7 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
             ordering |= last == "nulls" and before in {"first", "last"}
             if ordering or before in _UNCOUNTED:
                 continue
+            before = "not" if before == "!" and following == "~" else before
         yield before, token
 
 
@@ -133,6 +135,8 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
             start, end = node.meta.get("start", 0), node.meta.get("end", -1) + 1
             name = fold(spans.source.text[start:end])
             yield name if name in _COALESCED else "coalesce"
+        case exp.CurrentDate():
+            yield fold(spans.source.snippet(spans.name(node)))
         case exp.If():
             yield from ("when", "then") if isinstance(node.parent, exp.Case) else ("if",)
 
@@ -209,7 +213,8 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.Add,
         exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.SimilarTo, exp.NullSafeEQ, exp.NullSafeNEQ,
-        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup,
+        exp.Extract, exp.Filter, exp.Kwarg, exp.PropertyEQ, exp.WithinGroup, exp.Slice,
+        exp.RegexpLike,
     ),
     "this": (
         exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
@@ -221,8 +226,10 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.GroupingId,
         exp.Distinct, exp.Array, exp.Tuple,
     ),
-    "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null),
-    "this expressions": (exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce),
+    "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null, exp.CurrentDate),
+    "this expressions": (
+        exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket,
+    ),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
     "this alias": (exp.Alias,), "this alias joins": (exp.Subquery,),
     "this default offset": (exp.Lag, exp.Lead),

@@ -44,6 +44,9 @@ _BEFORE_A_VALUE = _BEFORE_A_LIST | kinds(
 _AFTER_A_LIST = kinds(
     "COMMA R_PAREN R_BRACKET R_BRACE FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET"
 )
+_ENDS_A_LIST = _AFTER_A_LIST - kinds("COMMA R_BRACKET R_BRACE")
+_LISTED = kinds("SELECT GROUP_BY")
+"""Clauses whose list may end in a comma."""
 
 
 def _with_leading_points(tokens: Sequence[Token]) -> list[Token]:
@@ -63,6 +66,26 @@ def _with_leading_points(tokens: Sequence[Token]) -> list[Token]:
             found[-1] = Token(TokenType.NUMBER, text, *position, comments)
         else:
             found.append(token)
+    return found
+
+
+def _without_last_commas(tokens: Sequence[Token]) -> list[Token]:
+    """Return words without the comma that may end a SELECT list, or what GROUP BY groups by."""
+    found, clauses = list[Token](), [TokenType.SEMICOLON]
+    before: TokenType | None = None
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        kind = token.token_type
+        if kind in _OPENING:
+            clauses.append(kind)
+        elif kind in _CLOSING:
+            clauses.pop()
+        elif kind in _LISTED | _ENDS_A_LIST:
+            clauses[-1] = kind
+        ends = following is None or following.token_type in _ENDS_A_LIST
+        one = before not in _LISTED | {TokenType.COMMA, TokenType.ALL}
+        if not (kind is TokenType.COMMA and clauses[-1] in _LISTED and one and ends):
+            found.append(token)
+        before = kind
     return found
 
 
@@ -127,6 +150,18 @@ class _Words:
         if self.kind(at - 1) in before:
             raise self._outside(what, span_of(self.tokens[at]))
 
+    def colon(self, at: int) -> None:
+        """A colon outside of a slice: the parser has no node for it."""
+        low = at - 1 - (self.kind(at - 1) is TokenType.NUMBER)
+        low -= self.kind(low) is TokenType.DASH
+        if self.kind(low) is not TokenType.L_BRACKET or self.kind(low - 1) not in _ENDS_A_VALUE:
+            raise self._outside("a colon", span_of(self.tokens[at]))
+
+    def bracket(self, at: int) -> None:
+        """An index after the name of a call, which was meant to have parentheses."""
+        if at and self.tokens[at - 1].text.upper().startswith("DP_"):
+            raise self._outside("an index in brackets", span_of(self.tokens[at]))
+
     def group(self, at: int) -> None:
         """GROUP BY with nothing after it, or with ALL and more: the parser reads on."""
         span, first = span_of(self.tokens[at]), self.kind(at + 1)
@@ -143,9 +178,7 @@ class _Words:
 _ANYTHING = frozenset({None, *TokenType})
 _MISPLACED: dict[TokenType, tuple[str, frozenset[TokenType | None]]] = {
     TokenType.PLUS: ("a plus before a value", frozenset(_BEFORE_A_VALUE)),
-    TokenType.L_BRACKET: ("an index in brackets", frozenset(_ENDS_A_VALUE)),
     TokenType.DISTINCT: ("DISTINCT", _ANYTHING - kinds("IS NOT L_PAREN SELECT")),
-    TokenType.COLON: ("a colon", _ANYTHING),
 }
 """Words that are refused after others, with what they are called."""
 _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
@@ -154,6 +187,8 @@ _CHECKS: dict[TokenType, Callable[[_Words, int], None]] = {
     TokenType.DOT: _Words.dot,
     TokenType.IN: _Words.in_list,
     TokenType.GROUP_BY: _Words.group,
+    TokenType.COLON: _Words.colon,
+    TokenType.L_BRACKET: _Words.bracket,
     **dict.fromkeys(_MISPLACED, _Words.misplaced),
 }
 
@@ -195,6 +230,7 @@ def read_statement(source: Source) -> list[Token]:
     _check_single(source, tokens)
     _check_verb(source, tokens)
     _check_nesting(source, tokens)
+    tokens = _without_last_commas(tokens)
     words = _Words(source, tokens)
     for number, token in enumerate(tokens):
         check = _CHECKS.get(token.token_type)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar, TypeVar
 
 from sqlglot import Token, TokenType
@@ -52,6 +53,7 @@ def _others(functions: dict[str, Any]) -> dict[str, Any]:
     return {name: build for name, build in functions.items() if name not in _BY_NAME}
 
 
+_INDEX = TokenType.L_BRACKET
 _PLAIN = ("COUNT", "COUNT_IF", "COUNTIF", "SUM", "AVG", "MIN", "MAX")
 """Aggregates by nodes of their own that may have the options of the DP_ function they mean."""
 
@@ -145,6 +147,19 @@ class Parser(DuckDBParser):
             node.meta.update({"start": first.start, "end": self._prev.end})
         return node
 
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """Read an index or a slice after a value, as it was written and without recursion."""
+        if this is None or self._curr is None or self._curr.token_type is not _INDEX:
+            return super()._parse_bracket(this)
+        while self._match(_INDEX):
+            at = self._parse_disjunction()
+            if self._match(TokenType.COLON):
+                at = self.expression(exp.Slice(this=at, expression=self._parse_disjunction()))
+            if at is None or not self._match(TokenType.R_BRACKET):
+                self.raise_error("an index is not read")
+            this = self.expression(exp.Bracket(this=this, expressions=[at]))
+        return this
+
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True
     ) -> exp.Interval | None:
@@ -236,7 +251,22 @@ def _parsed(source: Source) -> Parsed:
     without_brackets(tree, spans)
     for node in list(tree.find_all(exp.WithinGroup)):
         node.replace(_ordered_quantile(source, node, spans))
+    today = utc_today().isoformat()  # once, so that a statement knows one day alone
+    for named in list(tree.find_all(exp.CurrentDate)):
+        named.replace(_day(today, spans.of(named)))
     return Parsed(source, tree, spans)
+
+
+def utc_today() -> date:
+    """Return the day that it is in UTC: it is public, and a literal from here on."""
+    return datetime.now(UTC).date()
+
+
+def _day(text: str, span: Span) -> exp.Cast:
+    """Write a day as if it had been typed, at the place of what stands for it."""
+    day = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=exp.DType.DATE))
+    day.this.meta.update({"start": span.start, "end": span.end - 1})
+    return day
 
 
 _QUANTILES = {exp.PercentileCont: "QUANTILE_CONT", exp.PercentileDisc: "QUANTILE_DISC"}

@@ -247,8 +247,9 @@ class Spans:
     def _closed(self, span: Span) -> Span:
         """Widen a span until every bracket in it has its partner."""
         first, last = self._at(span.start), self._at(span.end - 1)
-        empty = self._opened.get(last + 1)
-        if empty is not None and self.tokens[last].text[:1].isidentifier():
+        empty, after = self._opened.get(last + 1), self.tokens[last + 1 : last + 2]
+        named = self.tokens[last].text[:1].isidentifier()
+        if empty is not None and named and after[0].token_type is TokenType.L_PAREN:
             span |= self._bracket(empty)  # a name before brackets: a call without arguments
         cut = set(self._around(first)) ^ set(self._around(last))
         return reduce(or_, map(self._bracket, cut), span)

@@ -109,7 +109,7 @@ def _special(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value 
             interval = unwrapped(step)
             if isinstance(interval, exp.Interval):
                 return moved(place, moment, interval, "+")
-    return None
+    return _of_list(place, name, arguments)
 
 
 def _called(
@@ -221,6 +221,54 @@ def days(place: Expressions, node: exp.Expr, left: Value, operator: str) -> Valu
     title, label = "this cannot be added to a moment", f"a {right.kind} here"
     remedy = f"{place.spans.text(node.this)} {operator} INTERVAL 1 DAY"
     mismatch(place.spans.of(node.expression), title, label, remedy)
+
+
+def _of_list(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value | None:
+    """Bind a function of a list; None of any other."""
+    match name, arguments:
+        case "LIST_EXTRACT" | "LIST_ELEMENT" | "ARRAY_EXTRACT", [listed, at]:
+            return _element(place, listed, at)
+        case "LIST_SLICE" | "ARRAY_SLICE", [listed, low, high]:
+            return _sliced(place, listed, low, high)
+        case "ARRAY_LENGTH", [listed]:
+            return made("len({0})", _list(place, listed), kind=Kind.INTEGER)
+    return None
+
+
+def indexed(place: Expressions, node: exp.Bracket) -> Value:
+    """Bind what brackets take of a list: an element, or the part between two places."""
+    (at,) = node.expressions
+    if isinstance(at, exp.Slice):
+        return _sliced(place, node.this, at.this or None, at.args.get("expression"))
+    return _element(place, node.this, at)
+
+
+def _element(place: Expressions, node: exp.Expr, at: exp.Expr) -> Value:
+    """Bind an element of a list by its place, from 1 or back from -1; NULL where none is."""
+    return made("({0})[{1}]", _list(place, node), _place(place, at), kind=None)
+
+
+def _sliced(
+    place: Expressions, node: exp.Expr, low: exp.Expr | None, high: exp.Expr | None
+) -> Value:
+    """Bind the part of a list between two places, both included; without one, to that end."""
+    ends = [_place(place, one) for one in (low, high) if one is not None]
+    first, last = "{1}" * (low is not None), f"{{{len(ends)}}}" * (high is not None)
+    return made(f"({{0}})[{first}:{last}]", _list(place, node), *ends, kind=None)
+
+
+def _list(place: Expressions, node: exp.Expr) -> Value:
+    """Bind a list, which has no kind with a name."""
+    found = place.value(node)
+    if found.kind is not None:
+        remedy, label = place.spans.text(node), f"a {found.kind}"
+        mismatch(place.spans.of(node), "a list is needed here", label, remedy)
+    return found
+
+
+def _place(place: Expressions, node: exp.Expr) -> Value:
+    at = place.needed(node, {Kind.INTEGER}, "a whole number", "1")
+    return made("TRY_CAST({0} AS BIGINT)", at, kind=Kind.INTEGER)
 
 
 def _case(place: Expressions, node: exp.Case) -> Value:

@@ -11,13 +11,13 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
-from dpquery.sql.bind.expressions import chain, conjuncts
+from dpquery.sql.bind.expressions import chain, conjuncts, paired
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
 from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
-from dpquery.sql.postprocess.calls import applied, days, moved
+from dpquery.sql.postprocess.calls import applied, days, indexed, moved
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.subqueries import end_of
 from dpquery.sql.postprocess.values import (
@@ -53,6 +53,7 @@ _TEXTS: dict[type[exp.Expr], str] = {
     exp.Like: "({0} LIKE {1})",
     exp.ILike: "({0} ILIKE {1})",
     exp.SimilarTo: "regexp_full_match({0}, {1})",
+    exp.RegexpLike: "regexp_matches({0}, {1})",
 }
 _NUMBERS_OF: dict[Kind | None, str] = {
     Kind.TEXT: "LENGTH({})",
@@ -61,6 +62,9 @@ _NUMBERS_OF: dict[Kind | None, str] = {
     Kind.TIMESTAMP: "YEAR({})",
 }
 """What of a value is a number."""
+_TRUTHS: dict[exp.Expr, exp.Expr] = {
+    exp.Literal.number(n): exp.Boolean(this=n == 1) for n in (0, 1)
+}
 MAX_WRITTEN_OUT = 8_000
 """Parts that names of the SELECT list may stand for, in all."""
 _MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
@@ -162,9 +166,21 @@ class Expressions:
     def truths(self, node: exp.Expr) -> list[Value]:
         """Bind a condition in its parts, of which rows have to meet each.
 
-        One that can raise stands inside TRY, where the engine finds no equality to join by.
+        What can raise stands inside TRY, where the engine finds no equality to join by.
         """
-        return [self.truth(part) for part in conjuncts(node)]
+        return [found for part in conjuncts(node) for found in self._truths(unwrapped(part))]
+
+    def _truths(self, part: exp.Expr) -> list[Value]:
+        """Bind one part: with TRY around the sides of a comparison, or with what OR implies."""
+        whole, kind = self.truth(part), type(part)
+        if isinstance(part, exp.Or):
+            first, *others = (self.truths(arm) for arm in chain(part))
+            known = [{one.sql for one in other} for other in others]
+            shared = (one for one in first if one.safe)
+            return [*(s for s in shared if all(s.sql in texts for texts in known)), whole]
+        if whole.safe or kind not in COMPARISONS:
+            return [whole]
+        return [self.compared(_COMPARED[kind], part.this, part.expression, apart=True)]
 
     def _value(self, node: exp.Expr, span: Span) -> Value:
         found = literal(node, span)
@@ -217,6 +233,8 @@ class Expressions:
                 return self._of_query(node)
             case exp.Cast() if type(node) in {exp.Cast, exp.TryCast}:
                 return self._cast(node)
+            case exp.Bracket():
+                return indexed(self, node)
         return applied(self, node, span)
 
     def _column(self, node: exp.Column) -> Value:
@@ -244,8 +262,12 @@ class Expressions:
             return self.opener.scalar(self, node)
         if node.args.get("query") is not None:
             return self.opener.member(self, node)
-        parts = [self.compared("({0} = {1})", node.this, one) for one in node.expressions]
-        return joined("OR", parts)
+        equal = "({0} = {1})"
+        if isinstance(node.this, exp.Tuple):
+            rows = [paired(node.this, unwrapped(row), self.spans) for row in node.expressions]
+            equals = ([self.compared(equal, *pair) for pair in row] for row in rows)
+            return joined("OR", [joined("AND", row) for row in equals])
+        return joined("OR", [self.compared(equal, node.this, o) for o in node.expressions])
 
     def needed(self, node: exp.Expr, kinds: Set[Kind], what: str, remedy: str) -> Value:
         """Bind a value of one of some kinds.
@@ -274,7 +296,7 @@ class Expressions:
         if isinstance(node, exp.DPipe):
             whole = left.longest + right.longest
             return made(template, left, right, kind=Kind.TEXT, longest=whole)
-        if isinstance(node, exp.SimilarTo):
+        if isinstance(node, exp.SimilarTo | exp.RegexpLike):
             self.require_pattern(right, node.expression)
         found = made(template, left, right, kind=Kind.BOOLEAN)
         negated = node.args.get("negate")
@@ -296,14 +318,24 @@ class Expressions:
                 ("'^a.*z$'", "a sign stands for itself in square brackets: '[(]'"),
             )
 
-    def compared(self, template: str, *nodes: exp.Expr, repeats: int = 1) -> Value:
-        """Bind values that are compared: of one kind, or all numbers."""
-        values = self.alike(nodes)
+    def compared(
+        self, template: str, *nodes: exp.Expr, repeats: int = 1, apart: bool = False
+    ) -> Value:
+        """Bind values that are compared: of one kind, or all numbers; each in TRY, if apart."""
+        values = self.alike(self._as_truths(nodes))
+        if apart:
+            values = [replace(value, sql=value.total, safe=True) for value in values]
         kinds = {value.kind for value in values}
         safe = len(kinds) == 1 or kinds == {Kind.INTEGER, Kind.DOUBLE}
         safe = safe and all(value.safe for value in values)
         safe = safe and not kinds & {None, Kind.DECIMAL}
         return made(template, *values, kind=Kind.BOOLEAN, safe=safe, repeats=repeats)
+
+    def _as_truths(self, nodes: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
+        """Read 0 and 1 as FALSE and TRUE beside a truth value."""
+        if all(self.value(node).kind is not Kind.BOOLEAN for node in nodes):
+            return nodes
+        return [_TRUTHS.get(unwrapped(node), node) for node in nodes]
 
     def alike(self, nodes: Sequence[exp.Expr]) -> list[Value]:
         """Bind values that have to be of one kind; a text beside a moment is read as one."""

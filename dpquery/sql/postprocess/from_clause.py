@@ -17,7 +17,7 @@ from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
 from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
-from dpquery.sql.bind.expressions import conjuncts
+from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
@@ -250,7 +250,17 @@ MOST_HIDDEN = 32
 
 def equalities(condition: exp.Expr | None) -> int:
     """Return how many parts of a condition equate a column of one relation with another's."""
-    return sum(_equates(unwrapped(part)) for part in conjuncts(condition))
+    return len(_equating(condition))
+
+
+def _equating(condition: exp.Expr | None) -> set[exp.Expr]:
+    found = set[exp.Expr]()
+    for part in map(unwrapped, conjuncts(condition)):
+        if isinstance(part, exp.Or):  # what stands in each branch follows from it
+            found |= set.intersection(*map(_equating, chain(part)))
+        elif _equates(part):
+            found.add(part)
+    return found
 
 
 def _equates(node: exp.Expr) -> bool:

@@ -189,8 +189,10 @@ _OWN = (
 SPECIAL = (
     *("DATE_ADD", "DATE_DIFF", "DATEDIFF", "DATE_PART", "DATE_TRUNC", "DATETRUNC"),
     *("IF", "IFF", "ROUND"),
+    *("ARRAY_EXTRACT", "ARRAY_LENGTH", "ARRAY_SLICE"),
+    *("LIST_ELEMENT", "LIST_EXTRACT", "LIST_SLICE"),
 )
-"""Functions that read a word or a number of places from the text, or choose by a condition."""
+"""Functions of a list, or that read a word or a number of places, or choose by a condition."""
 _APART = frozenset({*SPECIAL, *(own.name for own in _OWN)})
 _ALL = (
     *_OWN,

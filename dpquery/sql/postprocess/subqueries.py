@@ -157,10 +157,11 @@ class Opener(Context):
         """Return whether a value is among those of a subquery."""
         value = place.base.value(node.this)
         found, column = self._one_column(place, node.args["query"])
-        if not comparable(value.kind, column.kind):
-            title = f"a {value.kind} is not among values of {column.kind}"
+        if not comparable(value.kind, column.kind) or _unlike(value, column):
+            kind, among = value.kind or "list", column.kind or "lists"
+            title = f"a {kind} is not among values of {among}"
             remedy = f"CAST({self.spans.text(node.this)} AS TEXT)"
-            mismatch(self.spans.of(node.this), title, f"a {value.kind}", remedy)
+            mismatch(self.spans.of(node.this), title, f"a {kind}", remedy)
         sql = f"({value.total} IN (SELECT {column.sql} FROM {found.source}"
         return place.subquery(f'{sql} AS "{self.alias()}"))', Kind.BOOLEAN)
 
@@ -246,12 +247,22 @@ def _shared(left: Open, right: Open) -> bool:
     return left.hidden == right.hidden and all(a.origins == b.origins for a, b in alike)
 
 
+def _unlike(one: Value | OpenColumn, other: Value | OpenColumn) -> bool:
+    """Return whether the engine could fail to convert a value to a list beside it.
+
+    Lists have no kind with a name; NULL has none either, and no length.
+    """
+    unknown = [side for side in (one, other) if side.kind is None]
+    return len(unknown) == 1 and unknown[0].longest > 0
+
+
 def _common(
     one: OpenColumn, other: OpenColumn, word: str, span: Span
 ) -> tuple[Kind | None, str]:
     """Return the kind of a column of both, and how both are converted to it."""
-    if not comparable(one.kind, other.kind):
-        title = f"{word} of a {one.kind} and a {other.kind}, in column {one.name[:40]}"
+    if not comparable(one.kind, other.kind) or _unlike(one, other):
+        first, second = one.kind or "list", other.kind or "list"
+        title = f"{word} of a {first} and a {second}, in column {one.name[:40]}"
         mismatch(span, title, "two types", "CAST(... AS TEXT)")
     if one.kind is other.kind or None in {one.kind, other.kind}:
         return one.kind if one.kind is other.kind else None, _AS_IS

@@ -171,7 +171,7 @@ def _misused(node: exp.Expr) -> str | None:
             right, exp.Null | exp.Boolean
         ):
             return f"IS {right.sql().upper()}"
-        case exp.Tuple(parent=exp.In(args={"query": exp.Expr()})) if node.arg_key == "this":
+        case exp.Tuple(parent=exp.In(this=left)) if isinstance(left, exp.Tuple):
             return None
         case exp.Tuple() if not (
             isinstance(node.parent, exp.Rollup | exp.Cube | exp.GroupingSets)

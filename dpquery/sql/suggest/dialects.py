@@ -47,12 +47,12 @@ _PARTS = {
     "argument": r"\s*([^(),]+?)\s*",
     "day": r"\d{4}-\d\d-\d\d",
     "compared": r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))",
-    "matches": r"(?:RLIKE|REGEXP|~)\s*('[^'\n]*')",
+    "matches": r"(?:RLIKE|REGEXP)\s*('[^'\n]*')",
     "option": r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed"
     r"|weights)",
     "unit": r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?",
     "moment": "(?:DATE|DATETIME|TIMESTAMP)_?",
-    "now": r"\b(?:NOW|TODAY|CURRENT_DATE|CURRENT_TIMESTAMP)\b(?:\(\))?",
+    "now": r"\b(?:NOW|CURRENT_TIMESTAMP)\b(?:\(\))?",
 }
 """What a pattern holds as <name>, and the like."""
 _WORDS = {

@@ -52,15 +52,15 @@ refused[DPQ101]: a quote or comment is not closed
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5), FROM staff",
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 1,",
         """\
 refused[DPQ101]: nothing stands after this comma
   |
-1 | SELECT DP_COUNT(*, eps=0.5), FROM staff
-  |                            ^ one too many
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 1,
+  |                                                  ^ one too many
 
    why: the text is not a complete query.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 1""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff; SELECT 1",

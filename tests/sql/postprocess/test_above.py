@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
@@ -184,3 +185,75 @@ def test_long_chains_make_shallow_trees():
     query = " OR ".join(f"inhabitants = {i}" for i in range(2_000))
     plan = planned(f"SELECT region FROM regions WHERE {query}")
     assert facts()[1].run(plan.above, []).num_rows == 0
+
+
+BOTH = "SELECT a.zone FROM regions AS a, regions AS b WHERE "
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (
+            "a.inhabitants + 1 = b.inhabitants + 1",
+            '(TRY(("t0"."inhabitants" + 1)) = TRY(("t1"."inhabitants" + 1)))',
+        ),
+        (
+            "(a.zone = b.zone AND a.zone LIKE 'c%') "
+            "OR (1 / b.inhabitants > 2 AND a.zone = b.zone)",
+            '("t0"."zone" = "t1"."zone")',
+        ),
+    ],
+)
+def test_equalities_stand_outside_of_try(condition: str, found: str):
+    sql = planned(BOTH + condition).above.sql
+    parts = sql.partition(" WHERE ")[2].split(" AND TRY(")[0].partition(" ORDER BY ")[0]
+    assert parts == found
+
+
+def test_a_value_that_raises_is_equal_to_none():
+    query = "SELECT a.zone FROM regions AS a WHERE {} * 9223372036854775807 {} 1"
+    sql = planned(query.format("a.inhabitants", "IS DISTINCT FROM")).above.sql
+    assert "TRY((" in sql
+    assert "(TRY(" not in sql  # NULL would differ from 1
+
+
+@pytest.mark.parametrize("asked", ["n[1]", "n[1:2]", "n[:]", "LIST_EXTRACT(n, 1)"])
+def test_what_is_no_list_is_offered_itself(asked: str):
+    query = f"SELECT {asked} FROM (SELECT DP_COUNT(*, eps=0.5) AS n FROM staff)"
+    assert refusal(query).startswith("refused[DPQ208]: a list is needed here")
+    assert refusal(query).endswith("try: n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        *[("[1]", 1.0), ("[-1]", 3.0), ("[0]", None), ("[4]", None), ("[NULL]", None)],
+        *[("[2:]", [2.0, 3.0]), ("[:-2]", [1.0, 2.0]), ("[2:9]", [2.0, 3.0]), ("[3:1]", [])],
+    ],
+)
+def test_places_of_lists_are_those_of_the_engine(asked: str, found: object):
+    plan = planned(f"SELECT DP_QUANTILE(salary, [0.1, 0.5, 0.9], eps=1){asked} FROM staff")
+    table = pa.table({"row": [0], "a0": [[1.0, 2.0, 3.0]]})
+    assert facts()[1].run(plan.above, [table]).column(0).to_pylist() == [found]
+
+
+LISTED = (
+    "WITH t AS (SELECT dept AS s, DP_QUANTILE(salary, [0.1, 0.9], eps=1) AS q "
+    "FROM staff GROUP BY s) "
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s FROM t UNION ALL SELECT q FROM t",
+        "SELECT q FROM t EXCEPT SELECT s FROM t",
+        "SELECT s IN (SELECT q FROM t) AS x FROM t",
+    ],
+)
+def test_no_text_is_read_as_a_list(query: str):
+    assert refusal(LISTED + query).startswith("refused[DPQ208]")
+
+
+def test_null_stands_beside_texts_and_lists():
+    planned(LISTED + "SELECT s, q FROM t UNION ALL SELECT NULL, NULL FROM t")
