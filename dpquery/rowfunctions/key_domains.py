@@ -17,6 +17,7 @@ from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
+    Constant,
     Expr,
     Literal,
     Negate,
@@ -52,7 +53,37 @@ def values_of(expr: Expr, facts: Facts) -> Values | None:
         return None
     found = facts.values.get(expr)
     values = _found(expr, facts) if found is None else found
-    return None if values is None else _sorted(values)
+    return None if values is None else _sorted(_possible(expr, values, facts))
+
+
+def _possible(expr: Expr, values: Values, facts: Facts) -> Iterable[Scalar | None]:
+    """Return the values for which every condition that reads nothing else is true."""
+    if not facts.said or len(values) > MAX_COMPUTED:
+        return values
+    said = [one for one in facts.said if _is_about(one, expr) and is_exact(one)]
+    return (
+        value
+        for value in values
+        if all(_meaning(one, expr, constant(value, expr.type)) for one in said)
+    )
+
+
+def _is_about(condition: Expr, expr: Expr) -> bool:
+    """Return whether a condition reads an expression, and nothing else that rows decide."""
+    if condition == expr:
+        return True
+    if isinstance(condition, ColumnRef | Constant):
+        return False
+    return all(_is_about(part, expr) for part in children(condition))
+
+
+def _meaning(condition: Expr, expr: Expr, value: Value) -> Value:
+    """Return what a condition is where the expression that it reads has a value."""
+    if condition == expr:
+        return value
+    if isinstance(condition, ColumnRef | Literal | Constant):
+        return evaluate(condition, {})
+    return combined(condition, [_meaning(part, expr, value) for part in children(condition)])
 
 
 def _sorted(values: Iterable[Scalar | None]) -> Values:
@@ -141,7 +172,7 @@ def _computed(expr: Expr, facts: Facts) -> Values | None:
     if next(constants_in(expr), None) is not None:
         return None
     columns = columns_of(expr)
-    if not columns or not _is_exact(expr):
+    if not columns or not is_exact(expr):
         return None
     rows = _combinations(list(columns.values()), facts)
     if rows is not None:
@@ -202,9 +233,8 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
     return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
 
 
-def _is_exact(expr: Expr) -> bool:
+def is_exact(expr: Expr) -> bool:
     """Return whether every library computes the same last bit of a value."""
     if isinstance(expr, Apply) and not named(expr.function).exact:
         return False
-    computed = isinstance(expr, Apply | Arithmetic | Widen | Negate)
-    return not computed or all(map(_is_exact, children(expr)))
+    return all(map(is_exact, children(expr)))

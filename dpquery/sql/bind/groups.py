@@ -236,6 +236,8 @@ class Keys:
         values = None if isinstance(expr, Literal) else values_of(expr, facts)
         if values is None:
             self._private(expr, shown)
+        if not values:
+            self._empty(expr, facts, shown)
         self._check_shown(expr, values, shown)
         return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
 
@@ -258,6 +260,15 @@ class Keys:
         remedy = furthest if typed else f"{cut}{furthest})"
         offered = (remedy, "this is the furthest that a column can hold")
         raise refusal("DPQ205", title, typed or span, label, why, offered)
+
+    def _empty(self, expr: Expr, facts: Facts, shown: Span) -> NoReturn:
+        """Refuse groups of which WHERE leaves none; point at what it says of them."""
+        read, of = columns_of(expr), self.rows.spans.source.snippet(shown)
+        about = [one.span for one in facts.said if {*columns_of(one)} & {*read}]
+        title = "the answer could not contain anything"
+        label = f"no group of {of} is left" if about else "there are no groups"
+        why = "it would be charged, and tell nothing."
+        raise refusal("DPQ408", title, about[-1] if about else shown, label, why, "TRUE")
 
     def _private(self, expr: Expr, span: Span) -> NoReturn:
         table = self.rows.scope.table
