@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
-from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from dpquery.core.arrow import arrow_type, column
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.ir.expr import Scalar
-from dpquery.ir.query import Above, IntervalEnd, Scan
+from dpquery.ir.query import Above, IntervalEnd, Scan, combinations
 from dpquery.ir.walk import constants_in, filled
 from dpquery.plan.plan import Plan
 from dpquery.release import ReleasedTable, with_found
@@ -86,14 +85,16 @@ def _ends(
 
 
 def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
-    """Return each key's value row by row: every combination, the last key running fastest."""
-    rows = list(product(*(key.values for key in released.keys)))
+    """Return each key's value row by row."""
+    rows = list(combinations(released.keys))
     return zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
 
 
 def _shown(value: Scalar | None, type_: Type) -> object:
     if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
         return decimal_value(int(value * 10**type_.scale), type_.scale)
+    if isinstance(value, Fraction):
+        return float(value)
     return value
 
 

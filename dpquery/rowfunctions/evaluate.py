@@ -88,7 +88,7 @@ def settled(value: Value) -> Value:
     return None if math.isnan(value) else value + 0.0
 
 
-def constant(value: Scalar | None, type_: Type) -> Value:
+def constant(value: Scalar | float | None, type_: Type) -> Value:
     """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
     >>> from dpquery.core.types import DATE
