@@ -1,8 +1,8 @@
 """The groups of an answer follow from query, policy and public tables: never from rows (I5).
 
 The same query is asked of data, of the data without one unit, of rows that fit no key, and of
-no rows at all. Its groups are the same bytes each time, as are EXPLAIN and every refusal; and
-they are what plain Python makes of the public table.
+no rows at all. Its groups are those written here, the same bytes each time, as are EXPLAIN and
+every refusal.
 """
 
 from __future__ import annotations
