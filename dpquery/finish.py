@@ -6,11 +6,9 @@ counted (DPQ702).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from itertools import product
-from math import prod
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +18,7 @@ from dpquery.core.arrow import arrow_type, column
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.ir.expr import Scalar
-from dpquery.ir.query import Above, IntervalEnd, Scan
+from dpquery.ir.query import Above, IntervalEnd, Scan, combinations
 from dpquery.ir.walk import constants_in, filled
 from dpquery.plan.plan import Plan
 from dpquery.release import ReleasedTable, with_found
@@ -56,9 +54,10 @@ def _tables(above: Above, released: Sequence[ReleasedTable]) -> list[pa.Table]:
 
 def _table(released: ReleasedTable, ends: Sequence[tuple[str, IntervalEnd]]) -> pa.Table:
     """Put keys and released columns side by side, with the number of each row."""
-    height = prod(len(key.values) for key in released.keys)
-    arrays = {"row": column(range(height), pa.int64())}
-    for key, values in zip(released.keys, _combinations(released), strict=True):
+    rows = list(combinations(released.keys))
+    arrays = {"row": column(range(len(rows)), pa.int64())}
+    columns = zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
+    for key, values in zip(released.keys, columns, strict=True):
         shown = [_shown(value, key.expr.type) for value in values]
         arrays[key.column] = column(shown, arrow_type(key.expr.type))
     for drawn in released.columns:
@@ -86,15 +85,11 @@ def _ends(
     return columns
 
 
-def _combinations(released: ReleasedTable) -> Iterator[tuple[Scalar | None, ...]]:
-    """Return each key's value row by row: every combination, the last key running fastest."""
-    rows = list(product(*(key.values for key in released.keys)))
-    return zip(*rows, strict=True) if rows else iter(() for _ in released.keys)
-
-
 def _shown(value: Scalar | None, type_: Type) -> object:
     if type_.kind is Kind.DECIMAL and isinstance(value, int | Fraction):
         return decimal_value(int(value * 10**type_.scale), type_.scale)
+    if isinstance(value, Fraction):
+        return float(value)
     return value
 
 

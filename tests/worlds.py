@@ -58,6 +58,9 @@ class NoPublicTables:
     def most_equal(self, table: str, columns: tuple[str, ...]) -> int:
         raise AssertionError(f"{table} is private")
 
+    def tuples(self, table: str, columns: Sequence[str]) -> None:
+        raise AssertionError(f"{table} is private")
+
     def nulls(self, table: str, column: str) -> bool:
         raise AssertionError(f"{table} is private")
 

@@ -11,8 +11,10 @@ released tables then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from math import prod
 
 from dpquery.core.source import Source, Span
@@ -158,6 +160,11 @@ class Key:
     """Whether the last value stands for all that are not among the others."""
     left_out: str = field(default="", compare=False, repr=False)
     """Which rows are in none of its groups, in words; empty where each is in one."""
+    beside: str = ""
+    """The column of an earlier key that its values stand beside, one for one.
+
+    Such keys are columns of one public table: they have the combinations that it has.
+    """
 
     @property
     def values(self) -> tuple[Scalar | None, ...]:
@@ -166,10 +173,29 @@ class Key:
 
     @property
     def size(self) -> int:
-        """How many values there are, or can be at most while they are not known."""
+        """How often it multiplies the groups: by its values, or the most there can be."""
+        if self.beside:
+            return 1
         if self.finding is None or self.finding.known:
             return len(self.values)
         return self.finding.most
+
+
+def leading(keys: Sequence[Key]) -> list[list[int]]:
+    """Return the places of keys that multiply the groups, each with those beside it."""
+    return [
+        [i, *(j for j, other in enumerate(keys) if other.beside == key.column)]
+        for i, key in enumerate(keys)
+        if not key.beside
+    ]
+
+
+def combinations(keys: Sequence[Key]) -> Iterator[tuple[Scalar | None, ...]]:
+    """Return the values of each group, in order: of keys that multiply, the last is fastest."""
+    together = leading(keys)
+    lead = {i: at for at, places in enumerate(together) for i in places}
+    for places in product(*(range(len(keys[first].values)) for first, *_ in together)):
+        yield tuple(key.values[places[lead[i]]] for i, key in enumerate(keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ has a number, and a `ColumnRef` names a column by that number and a name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from math import isqrt
 
@@ -290,6 +290,25 @@ def numbers(relation: Relation) -> frozenset[int]:
             return numbers(relation.left) | numbers(relation.right)
         case Filter() | SemiJoin():
             return numbers(relation.source)
+
+
+def public_joins(relation: Relation, *, missing: bool = False) -> dict[int, PublicJoin]:
+    """Return the joins whose public columns the rows of a relation have, by their numbers.
+
+    One keeps rows here also where an outer join further up leaves its columns without a value.
+    """
+    match relation:
+        case PublicJoin():
+            one = replace(relation, keeps=relation.keeps or missing)
+            return {**public_joins(relation.source, missing=missing), one.number: one}
+        case UnitJoin(left=left, right=right):
+            return {
+                **public_joins(left, missing=missing or relation.keeps_right),
+                **public_joins(right, missing=missing or relation.keeps_left),
+            }
+        case Filter() | SemiJoin() | Windowed():
+            return public_joins(relation.source, missing=missing)
+    return {}
 
 
 def only_table(relation: Relation) -> TableScan | None:

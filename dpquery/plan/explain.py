@@ -18,7 +18,7 @@ from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
-from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.query import Call, Contribution, Scan, leading
 from dpquery.ir.relations import tables_of
 from dpquery.plan.auto_bounds import Search, limited, planned
 from dpquery.plan.cuts import notes_of
@@ -193,8 +193,10 @@ def _unit(contribution: Contribution) -> str:
 
 
 def _groups(scan: Scan) -> str:
-    names = [", ".join(c.name for c in columns_of(key.expr).values()) for key in scan.keys]
-    sizes = [key.size for key in scan.keys]
+    together = [[scan.keys[i] for i in places] for places in leading(scan.keys)]
+    read = [columns_of(*(key.expr for key in keys)).values() for keys in together]
+    names = [", ".join(column.name for column in columns) for columns in read]
+    sizes = [keys[0].size for keys in together]
     counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
     listed = f" ({counts})" if len(sizes) > 1 else f" of {names[0]}"
     if any(key.finding is not None for key in scan.keys):

@@ -293,6 +293,14 @@ class PublicFacts(Protocol):
     def values(self, table: str, column: str) -> tuple[Scalar, ...] | None:
         """Return the different values of a column, but for NULL; None of very many."""
 
+    def tuples(
+        self, table: str, columns: Sequence[str]
+    ) -> Sequence[tuple[Scalar | float | None, ...]] | None:
+        """Return the different rows of some columns, as private rows meet them.
+
+        None where there are very many.
+        """
+
     def nulls(self, table: str, column: str) -> bool:
         """Return whether a column has NULL in some row."""
 

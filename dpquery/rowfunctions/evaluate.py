@@ -38,6 +38,8 @@ from dpquery.rowfunctions.base import Value
 
 Row = Mapping[tuple[int, str], Value]
 """Values by relation and name of their column."""
+Compound = Widen | Negate | Not | Compare | In | Arithmetic | IsNull | Logic | Apply
+"""What has operands."""
 
 _OPERATIONS: Mapping[Comparison | Operator, Callable[[Value, Value], Value]] = {
     Comparison.EQ: operator.eq,
@@ -62,19 +64,18 @@ def evaluate(expr: Expr, row: Row) -> Value:
         case Constant(value=value, type=type_):
             assert expr.known  # noqa: S101 - a scan is opened when its constants are there
             return None if value is None else constant(value, type_)
-        case IsNull(operand=operand):
-            return evaluate(operand, row) is None
-        case Logic(conjunction=conjunction, parts=parts):
-            return _joined(conjunction, [evaluate(part, row) for part in parts])
     return combined(expr, [evaluate(child, row) for child in children(expr)])
 
 
-def combined(
-    expr: Widen | Negate | Not | Compare | In | Arithmetic | Apply, operands: list[Value]
-) -> Value:
+def combined(expr: Compound, operands: list[Value]) -> Value:
     """Return the value of a node whose operands have these values."""
-    if isinstance(expr, Apply):
-        return settled(named(expr.function).value(expr, *operands))
+    match expr:
+        case Apply():
+            return settled(named(expr.function).value(expr, *operands))
+        case IsNull():
+            return operands[0] is None
+        case Logic(conjunction=conjunction):
+            return _joined(conjunction, operands)
     if any(value is None for value in operands):
         return None
     return settled(_applied(expr, operands))
@@ -87,7 +88,7 @@ def settled(value: Value) -> Value:
     return None if math.isnan(value) else value + 0.0
 
 
-def constant(value: Scalar | None, type_: Type) -> Value:
+def constant(value: Scalar | float | None, type_: Type) -> Value:
     """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
     >>> from dpquery.core.types import DATE

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
-from math import prod
+from math import isfinite, prod
 
 from dpquery.core.types import Kind, Type
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
     ColumnRef,
+    Compare,
+    Comparison,
+    Constant,
     Expr,
     Literal,
     Negate,
@@ -31,12 +34,14 @@ from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import CALENDAR, Value, in_years, scalar
 from dpquery.rowfunctions.conditional import is_nothing
-from dpquery.rowfunctions.evaluate import combined, constant, evaluate
+from dpquery.rowfunctions.evaluate import Row, combined, constant, evaluate
 from dpquery.rowfunctions.ranges import Facts, implied, nulls_of
 
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
 """Combinations of columns for which an expression is computed, to see what it can be."""
+MAX_ASKED = 10_000
+"""Combinations of columns for which conditions are asked, to see what is left."""
 _STEPPED = frozenset({Kind.INTEGER, Kind.DATE, Kind.DECIMAL})
 _WHOLE = frozenset({Operator.QUOTIENT, Operator.REMAINDER})
 """What can be nearly every whole number of its range."""
@@ -52,7 +57,71 @@ def values_of(expr: Expr, facts: Facts) -> Values | None:
         return None
     found = facts.values.get(expr)
     values = _found(expr, facts) if found is None else found
-    return None if values is None else _sorted(values)
+    return None if values is None else _sorted(_possible(expr, values, facts))
+
+
+def _possible(expr: Expr, values: Values, facts: Facts) -> Iterable[Scalar | None]:
+    """Return the values for which every condition on them, or on their columns, is true."""
+    if not facts.said or len(values) > MAX_COMPUTED:
+        return values
+    said = [one for one in facts.said if is_exact(one)]
+    about = [one for one in said if _is_about(one, expr)]
+    left = [
+        value
+        for value in values
+        if all(_meaning(one, expr, constant(value, expr.type)) for one in about)
+    ]
+    others = [one for one in said if one not in about and not _is_range(one)]
+    reached = _reached(expr, others, facts)
+    return left if reached is None else [value for value in left if value in reached]
+
+
+def _reached(expr: Expr, said: Sequence[Expr], facts: Facts) -> frozenset[Scalar | None] | None:
+    """Return what an expression can be where conditions on its columns alone are true.
+
+    None where there are no such conditions, or too many values to compute it for.
+    """
+    columns = columns_of(expr)
+    own = [one for one in said if columns_of(one) and columns_of(one).keys() <= columns.keys()]
+    if not own or isinstance(expr, ColumnRef) or not is_exact(expr):
+        return None
+    if any(constants_in((expr, *own))):
+        return None
+    rows = _combinations(list(columns.values()), facts, MAX_ASKED)
+    if rows is None:
+        return None
+    met = (dict(zip(columns, values, strict=True)) for values, _ in rows)
+    return frozenset(
+        scalar(evaluate(expr, row), expr.type)
+        for row in met
+        if all(evaluate(one, row) is True for one in own)
+    )
+
+
+def _is_range(condition: Expr) -> bool:
+    """Return whether a condition bounds a column, which its own values follow already."""
+    match condition:
+        case Compare(operator=operator, left=ColumnRef(), right=Literal()):
+            return operator not in {Comparison.EQ, Comparison.NE}
+    return False
+
+
+def _is_about(condition: Expr, expr: Expr) -> bool:
+    """Return whether a condition reads an expression, and nothing else that rows decide."""
+    if condition == expr:
+        return True
+    if isinstance(condition, ColumnRef | Constant):
+        return False
+    return all(_is_about(part, expr) for part in children(condition))
+
+
+def _meaning(condition: Expr, expr: Expr, value: Value) -> Value:
+    """Return what a condition is where the expression that it reads has a value."""
+    if condition == expr:
+        return value
+    if isinstance(condition, ColumnRef | Literal | Constant):
+        return evaluate(condition, {})
+    return combined(condition, [_meaning(part, expr, value) for part in children(condition)])
 
 
 def _sorted(values: Iterable[Scalar | None]) -> Values:
@@ -161,7 +230,9 @@ _Combined = tuple[tuple[Value, ...], bool]
 """Values of several expressions, and whether one is NULL that is no group by itself."""
 
 
-def _combinations(exprs: Sequence[Expr], facts: Facts) -> Iterator[_Combined] | None:
+def _combinations(
+    exprs: Sequence[Expr], facts: Facts, most: int = MAX_COMPUTED
+) -> Iterator[_Combined] | None:
     """Return every combination of what expressions can be; None where they are not public."""
     held: list[list[tuple[Value, bool]]] = []
     for expr in exprs:
@@ -171,7 +242,7 @@ def _combinations(exprs: Sequence[Expr], facts: Facts) -> Iterator[_Combined] | 
         held.append([(constant(value, expr.type), False) for value in values])
         if nulls_of(expr, facts) is Nulls.LEFT_OUT:
             held[-1].append((None, True))
-    if prod(map(len, held)) > MAX_COMPUTED:
+    if prod(map(len, held)) > most:
         return None
     return (
         (tuple(value for value, _ in row), any(quiet for _, quiet in row))
@@ -186,6 +257,18 @@ def _results(
     results = ((meaning(row), quiet) for row, quiet in rows)
     found = {value for value, quiet in results if value is not None or not quiet}
     return _sorted(scalar(value, type_) for value in found)
+
+
+def tuples_of(exprs: Sequence[Expr], rows: Iterable[Row]) -> list[tuple[Scalar | None, ...]]:
+    """Return every combination of values that expressions have in some rows, sorted."""
+    found = {tuple(_public(evaluate(e, row), e.type) for e in exprs) for row in rows}
+    return sorted(found, key=lambda one: [(value is None, value) for value in one])
+
+
+def _public(value: Value, type_: Type) -> Scalar | None:
+    """Return a value as a group holds it: a double as the number that it is."""
+    finite = isinstance(value, float) and isfinite(value)
+    return Fraction(value) if finite else scalar(value, type_)
 
 
 def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
@@ -206,5 +289,4 @@ def is_exact(expr: Expr) -> bool:
     """Return whether every library computes the same last bit of a value."""
     if isinstance(expr, Apply) and not named(expr.function).exact:
         return False
-    computed = isinstance(expr, Apply | Arithmetic | Widen | Negate)
-    return not computed or all(map(is_exact, children(expr)))
+    return all(map(is_exact, children(expr)))

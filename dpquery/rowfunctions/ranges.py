@@ -53,6 +53,8 @@ class Facts:
     values: Mapping[Expr, tuple[Scalar, ...]] = field(default_factory=dict)
     present: frozenset[Expr] = frozenset()
     """What has a value in every row that meets the conditions."""
+    said: tuple[Expr, ...] = ()
+    """The conditions themselves, parted at their outer ANDs."""
 
 
 NOTHING_KNOWN = Facts()
@@ -77,7 +79,8 @@ def facts_of(*conditions: Expr | None) -> Facts:
     ranges: dict[Expr, Interval] = {}
     values: dict[Expr, tuple[Scalar, ...]] = {}
     present: frozenset[Expr] = frozenset()
-    for part in (p for condition in conditions if condition for p in conjuncts(condition)):
+    said = tuple(p for condition in conditions if condition for p in conjuncts(condition))
+    for part in said:
         present |= _present(part)
         match part:
             case In(operand=expr, options=options):
@@ -93,7 +96,7 @@ def facts_of(*conditions: Expr | None) -> Facts:
         listed = _listed(options, expr, plain) if operator is Comparison.EQ else ()
         if listed:
             values.setdefault(plain, listed)
-    return Facts(ranges, values, present)
+    return Facts(ranges, values, present, said)
 
 
 def contradiction(*conditions: Expr | None) -> tuple[Expr, Expr] | None:

@@ -183,16 +183,16 @@ def test_columns_that_are_not_asked_for_do_not_matter():
 
 
 GOLDEN = {
-    ASKED: "516a89a0",
+    ASKED: "366eea76",
     "SELECT DP_QUANTILE(salary, [0.1, 0.5], eps=0.5) FROM staff WHERE age >= 30": "949adf32",
     "SELECT region, DP_COUNT(DISTINCT person_id, eps=1) FROM visits "
-    "GROUP BY region": "49ffc2ed",
+    "GROUP BY region": "d9e53dac",
     "SELECT DP_AVG(age, eps=1), DP_AVG(age, eps=1) FROM staff": "f2af92ff 65b888e6",
     "SELECT DP_SUM(person_id, eps=9, bounds='auto') FROM staff": "57eb81be d782f455",
     "SELECT DP_COUNT(*, eps=1) FROM staff "
     "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "8cd8b254 89e4e7ee",
     "SELECT r.zone, DP_MODE(v.region, eps=1) FROM visits v JOIN regions r "
-    "ON v.region = r.region GROUP BY r.zone": "ba38d95e",
+    "ON v.region = r.region GROUP BY r.zone": "a733a6d1",
     "SELECT DP_MAX(n, eps=1, bounds=[0, 9]) FROM (SELECT person_id, COUNT(*) AS n FROM visits "
     "GROUP BY person_id)": "0c546c4c",
 }
@@ -209,7 +209,7 @@ def test_what_can_be_refined_is_known_by_this_text(monkeypatch: pytest.MonkeyPat
     policy, public = facts()
     (frontier,) = planned(ASKED).frontiers
     keys = Keys(policy, 3, public.digest)
-    assert keys.question(frontier.scan, frontier.releases[0].release)[:16] == "8826f7b343f665b6"
+    assert keys.question(frontier.scan, frontier.releases[0].release)[:16] == "f9f1ee74deb98d40"
 
 
 def test_a_question_is_written_like_this():
@@ -226,7 +226,7 @@ def test_a_question_is_written_like_this():
         "0,0,True),Literal(datetime.date(2020, 1, 1),Type(<Kind.DATE: 'date'>,0,0,False))"
         "))))),(Key('k0',ColumnRef('dept',Type(<Kind.TEXT: 'text'>,0,0,False),Interval(No"
         "ne,None),False,None,('eng','hr','legal','ops','sales'),256,0,True),('eng','hr','"
-        "legal','ops','sales'),None,False))),AdditiveRelease('DP_SUM',(SumCodes(Weight(1,"
+        "legal','ops','sales'),None,False,''))),AdditiveRelease('DP_SUM',(SumCodes(Weight(1,"
         "1),Code(ColumnRef('bonus',Type(<Kind.DOUBLE: 'double'>,0,0,False),Interval(Fract"
         "ion(0, 1),Fraction(50000, 1)),True,Fraction(1, 100),None,0,0,True),Fraction(1, 1"
         "00),0,5000000,0,()),1,Logic(True,(Compare(<Comparison.GT: '>'>,ColumnRef('age',T"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from dpquery.core.events import (
@@ -41,7 +42,7 @@ from dpquery.ir.measures import (
     TableWeight,
     UnitTotals,
 )
-from dpquery.ir.query import Key, Scan
+from dpquery.ir.query import Key, Scan, combinations, leading
 from dpquery.ir.relations import (
     Filter,
     Output,
@@ -95,7 +96,8 @@ def charged(event: Event) -> str:
 def scanned(scan: Scan, measure: Measure) -> str:
     parts = [written(scan.relation)]
     parts += [f"where {text(c)}" for c in conditions(scan.relation)]
-    parts += [f"by {grouped(key)}" for key in scan.keys]
+    together = ([scan.keys[i] for i in places] for places in leading(scan.keys))
+    parts += [f"by {grouped(keys)}" for keys in together]
     parts += [f"k {measure.weight.limit}", f"W {measure.weight.scale}"]
     parts += ["of the table"] if isinstance(measure.weight, TableWeight) else []
     asked = measured(measure)
@@ -169,15 +171,21 @@ def windowed(one: WindowColumn) -> str:
     )
 
 
-def grouped(key: Key) -> str:
-    """Write a key and its values; of many values, the first, the last, and their number."""
+def grouped(keys: Sequence[Key]) -> str:
+    """Write a key and its values; of many values, the first, the last, and their number.
+
+    Keys that stand together are written with their combinations.
+    """
+    key, *beside = keys
     if key.finding is not None:
         rest = " and a rest" if key.rest else ""
         return f"{text(key.expr)} as f{key.finding.frontier} finds{rest}"
     values = list(map(str, key.values))
+    if beside:
+        values = ["/".join(map(str, one)) for one in combinations(keys)]
     if len(values) > 8:
         values = [f"{values[0]} to {values[-1]} ({len(values)})"]
-    return f"{text(key.expr)} in {', '.join(values)}"
+    return f"{'/'.join(text(one.expr) for one in keys)} in {', '.join(values)}"
 
 
 def measured(measure: Measure) -> str:

@@ -37,6 +37,7 @@ OTHERWISE = {
     r"mechanism|delta": "noise of another law",
     r"1e-9": "noise stays",
     r'"eps"|\(eps': "options stand elsewhere",
+    r"inhabitants, DP_|UPPER\(zone\) AS z|region, zone, DP_": "no key determines columns there",
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",
 }

@@ -24,7 +24,7 @@ from dpquery.ir.measures import (
     UnitTotals,
     Weight,
 )
-from dpquery.ir.query import Key, Scan
+from dpquery.ir.query import Key, Scan, leading
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import Value, scalar
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
@@ -58,7 +58,7 @@ class Totals:
         self._groups = scan.cells
         self._single = scan.contribution.unit is None or scan.contribution.single
         self._secret = secret
-        places = [_Places(key) for key in scan.keys]
+        places = [_Places([scan.keys[i] for i in together]) for together in leading(scan.keys)]
         self._rows = [(unit, _group(places, row), row) for unit, row in rows]
         self._count = Counter(unit for unit, _ in rows)
         self._in_table = Counter(table)
@@ -185,18 +185,21 @@ class Totals:
 
 
 class _Places:
-    """The values of one key, each with its place in the order of the answer."""
+    """The values of keys that stand together, with their place in the order of the answer."""
 
-    def __init__(self, key: Key) -> None:
-        values = [constant(value, key.expr.type) for value in key.values]
-        self.expr, self.size = key.expr, len(values)
-        listed = values[:-1] if key.rest else values
-        self._rest = len(listed) if key.rest else None
-        self._numbers = {value: number for number, value in enumerate(listed)}
+    def __init__(self, keys: Sequence[Key]) -> None:
+        values = [[constant(value, key.expr.type) for value in key.values] for key in keys]
+        self.exprs, self.size = [key.expr for key in keys], len(values[0])
+        listed = [*zip(*values, strict=True)]
+        rest = keys[0].rest
+        self._rest = len(listed) - 1 if rest else None
+        self._numbers = {
+            value: number for number, value in enumerate(listed[:-1] if rest else listed)
+        }
 
     def of(self, row: Row) -> int | None:
-        """Return the place of a row's value; None where it is none of them."""
-        return self._numbers.get(evaluate(self.expr, row), self._rest)
+        """Return the place of a row's values; None where they are none of them."""
+        return self._numbers.get(tuple(evaluate(e, row) for e in self.exprs), self._rest)
 
 
 def _group(keys: Sequence[_Places], row: Row) -> int | None:

@@ -182,6 +182,32 @@ def test_a_condition_names_or_bounds_the_values():
 
 
 @pytest.mark.parametrize(
+    ("text", "where", "left"),
+    [
+        ("k", "k <> 'ab'", ("a", "b")),
+        ("k", "k NOT IN ('a', 'b')", ("ab",)),
+        ("k", "k LIKE 'a%' AND b", ("a", "ab")),
+        ("k", "k IS NULL", (None,)),
+        ("k", "k IN ('a', 'zz') AND LENGTH(k) > 1", ("zz",)),
+        ("k", "k = 'a' OR k IS NULL", ("a", None)),
+        ("k", "k <> 'a' OR b", ("a", "ab", "b", None)),
+        ("k", "(k <> 'a') = b", ("a", "ab", "b")),
+        ("b", "NOT b", (False,)),
+        ("i", "i % 5 = 0", (0, 5, 10)),
+        ("i", "LN(i) < 2 AND i > 9", (10, 11, 12)),  # logarithms are not the same everywhere
+        ("i // 5", "i // 5 <> 1", (0, 2)),
+        ("UPPER(k)", "k <> 'a'", ("AB", "B")),
+        ("day", "MONTH(day) = 2", (date(2020, 2, 1), date(2020, 2, 2), date(2020, 2, 3))),
+        ("k", "k > 'x'", ()),
+    ],
+)
+def test_a_condition_on_the_key_alone_leaves_the_values_that_meet_it(
+    text: str, where: str, left: tuple
+):
+    assert values(text, where) == left
+
+
+@pytest.mark.parametrize(
     ("text", "where", "ends"),
     [
         ("i", None, (-3, 12)),

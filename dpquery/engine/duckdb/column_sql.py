@@ -6,7 +6,7 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
@@ -39,7 +39,7 @@ from dpquery.ir.expr import (
     grid_step,
     on_grid,
 )
-from dpquery.ir.query import Key, Scan, columns_read
+from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
@@ -439,6 +439,35 @@ def _integers(
     ]
 
 
+def _side_by_side(keys: Mapping[int, Key]) -> Numbered:
+    """Return how combinations of keys are numbered that are listed one by one.
+
+    Doubles among them are not compared: what stands beside them tells the groups apart.
+    """
+    alias = f"l{min(keys)}"
+    listed = [(i, key) for i, key in keys.items() if key.expr.type.kind is not Kind.DOUBLE]
+    written = [[_listed_key(value, key.expr.type) for value in key.values] for _, key in listed]
+    rows = ", ".join(
+        f"({i}, {', '.join(row)})" for i, row in enumerate(zip(*written, strict=True))
+    )
+    names = ", ".join(f"k{i}" for i, _ in listed)
+    equal = " AND ".join(
+        f"g{i} {'IS NOT DISTINCT FROM' if None in key.values else '='} {alias}.k{i}"
+        for i, key in listed
+    )
+    join = f"JOIN (VALUES {rows}) AS {alias}(i, {names}) ON {equal}"
+    return Numbered(f"{alias}.i", None, join)
+
+
+def _listed_key(value: Scalar | None, type_: Type) -> str:
+    """Write a value as a key is: a day as its number."""
+    if value is None:
+        return "NULL"
+    if type_.kind in {Kind.INTEGER, Kind.DATE} and isinstance(value, int | date):
+        return str(ordinal(value) if isinstance(value, date) else int(value))
+    return listed_sql(value, type_)
+
+
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """The keys of a scan; the last one runs fastest."""
@@ -453,10 +482,16 @@ class Grouping:
 
 def grouping(rows: Values, keys: Sequence[Key]) -> Grouping:
     """Return how the groups of some keys are numbered."""
-    found = [numbered(i, key, kept_values(rows, key)) for i, key in enumerate(keys)]
+    together = leading(keys)
+    found = [
+        _side_by_side({at: keys[at] for at in (i, *beside)})
+        if beside
+        else numbered(i, keys[i], kept_values(rows, keys[i]))
+        for i, *beside in together
+    ]
     cell = found[0].place if found else "0"
-    for key, one in zip(keys[1:], found[1:], strict=True):
-        cell = f"({cell} * {len(key.values)} + {one.place})"
+    for (first, *_), one in zip(together[1:], found[1:], strict=True):
+        cell = f"({cell} * {len(keys[first].values)} + {one.place})"
     return Grouping(
         " ".join(one.join for one in found if one.join),
         [one.limit for one in found if one.limit is not None],

@@ -132,6 +132,26 @@ class PublicEngine:
         exact = type_.kind is Kind.DECIMAL
         return tuple(Fraction(value) if exact else value for (value,) in rows)
 
+    def tuples(
+        self, table: str, columns: Sequence[str]
+    ) -> Sequence[tuple[Scalar | float | None, ...]] | None:
+        """Return the different rows of some columns, as private rows meet them."""
+        types = self._types[table]
+        shown = ", ".join(_plain(quoted(name), types[name]) for name in columns)
+        rows = self._connection.execute(
+            f"SELECT DISTINCT {shown} FROM {self._relations[table]} LIMIT {MOST_VALUES + 1}"
+        ).fetchall()
+        if len(rows) > MOST_VALUES:
+            return None
+        exact = [types[name].kind is Kind.DECIMAL for name in columns]
+        return [
+            tuple(
+                Fraction(value) if known and value is not None else value
+                for value, known in zip(row, exact, strict=True)
+            )
+            for row in rows
+        ]
+
     @_once
     def nulls(self, table: str, column: str) -> bool:
         """Return whether a column has NULL in some row; NaN is NULL."""

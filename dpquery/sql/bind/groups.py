@@ -7,27 +7,49 @@ shown, also those that no row has. A column whose values only the data know is r
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, compress, product
-from math import prod
-from typing import NoReturn
+from math import isfinite, prod
+from typing import TYPE_CHECKING, NoReturn, TypeGuard
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
+from sqlglot.helper import ensure_list
 
 from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Kind
-from dpquery.errors import Worded, refusal
+from dpquery.errors import QueryRefused, Worded, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
-from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
+from dpquery.ir.expr import (
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    Literal,
+    Nulls,
+    children,
+    columns_of,
+)
 from dpquery.ir.query import Call, Finding, Key
+from dpquery.ir.relations import PublicJoin, Relation, public_joins
+from dpquery.ir.walk import constants_in
 from dpquery.policy.model import Column
-from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
-from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
+from dpquery.rowfunctions.evaluate import Row, constant, evaluate
+from dpquery.rowfunctions.key_domains import (
+    MAX_CELLS,
+    Values,
+    is_exact,
+    tuples_of,
+    undeclared,
+    values_of,
+)
+from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, implied, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.options import LEAST_DELTA
@@ -35,7 +57,16 @@ from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_n
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 
+if TYPE_CHECKING:
+    from dpquery.sql.bind.from_clause import Context
+
 MOST_SETS = 64
+MOST_RANGED = 10_000
+"""Values of a range that nobody named: more would each have hardly anybody in them."""
+_RANGED = {Kind.INTEGER: 1, Kind.DATE: 1, Kind.TIMESTAMP: 24 * 60 * 60 * 10**6}
+"""What has such ranges; of moments, with the steps of a day."""
+_PARTS = (("day", 1000), ("month", 30_000))
+"""Into which parts of the calendar so many days are put."""
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
 _Sets = list[list[exp.Expr]]
 
@@ -49,7 +80,7 @@ def groupings_in(group: exp.Group, spans: Spans) -> _Sets:
     found: _Sets = [[]]
     for node in group.expressions:
         more = _sets(node, spans) if isinstance(node, _SETS) else [[node]]
-        _require_few(len(found) * len(more), node, spans)
+        _require_few_sets(len(found) * len(more), node, spans)
         found = [[*one, *other] for one in found for other in more]
     return found
 
@@ -74,7 +105,7 @@ def _sets(node: exp.Expr, spans: Spans) -> _Sets:
         return [_members(node)]
     members = [_members(item) for item in node.expressions]
     rolled, count = isinstance(node, exp.Rollup), len(members)
-    _require_few(count + 1 if rolled else 2**count, node, spans)
+    _require_few_sets(count + 1 if rolled else 2**count, node, spans)
     if rolled:
         chosen = [members[:length] for length in range(count, -1, -1)]
     else:
@@ -86,7 +117,7 @@ def _members(node: exp.Expr) -> list[exp.Expr]:
     return list(node.expressions) if isinstance(node, exp.Tuple) else [unwrapped(node)]
 
 
-def _require_few(count: int, node: exp.Expr, spans: Spans) -> None:
+def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
         title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
         why = "they share what each call may spend, so that each would hear little."
@@ -124,7 +155,7 @@ def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans
     return node
 
 
-@dataclass(slots=True)
+@dataclass
 class Keys:
     """Binds GROUP BY: its keys, and those of each grouping, of which one is usual."""
 
@@ -132,7 +163,11 @@ class Keys:
     rows: Conditions
     find: Callable[[Call], int]
     """Takes a call of DP_KEYS into the statement, and gives the number of its frontier."""
+    context: Context
+    relation: Relation
     _keys: dict[Hashable, Key] = field(default_factory=dict)
+    _same: dict[Expr, Expr] = field(default_factory=dict)
+    """The public columns that others are equal to in every row."""
 
     def bind(self) -> tuple[tuple[Key, ...], tuple[tuple[Key, ...], ...]]:
         """Return the keys of all groupings, and of each.
@@ -146,14 +181,33 @@ class Keys:
         group = self.select.args.get("group")
         if group is None:
             return (), ((),)
-        sets = []
+        sets, joins = [], public_joins(self.relation)
+        publics = [PublicKeys(self, *one) for one in joins.items()]
+        self._same = {one: other for public in publics for one, other in public.same.items()}
         for nodes in self._resolved(group):
             own = {self._key(node, value) for node, value in nodes}
             sets.append(tuple(key for key in self._keys.values() if key.column in own))
+        for public in publics:
+            sets = [public.together(public.with_shown(own)) for own in sets]
         cells = [prod(key.size for key in own) for own in sets]
         if sum(cells) > MAX_CELLS:
             self._too_many(sum(cells), sets[cells.index(max(cells))])
-        return tuple(self._keys.values()), tuple(sets)
+        known = {key.column: key for own in sets for key in own}
+        whole = (key if key.listed else known[key.column] for key in self._keys.values())
+        return tuple(whole), tuple(sets)
+
+    def beside(self, column: ColumnRef) -> Key:
+        """Return the key of a column that others determine; its values come with theirs."""
+        if column not in self._keys:
+            self._keys[column] = Key(column.span, f"k{len(self._keys)}", column, ())
+        return self._keys[column]
+
+    @cached_property
+    def shown(self) -> list[ColumnRef]:
+        """The columns that results show or look at, outside of calls."""
+        nodes = outside_calls(self.select, "expressions", "having", "qualify", "order")
+        found = dict.fromkeys(map(self._refers, nodes))
+        return [expr for expr in found if isinstance(expr, ColumnRef)]
 
     def _resolved(self, group: exp.Group) -> Iterator[list[tuple[exp.Expr, exp.Expr]]]:
         """Return the expressions of each grouping, each with what it stands for."""
@@ -210,7 +264,7 @@ class Keys:
         shares = self.rows.shares
         if shares is None or not shares.price.delta or isinstance(expr, Literal):
             return False
-        known = values_of(expr, facts_of(self.rows.where))
+        known = self._values(expr, facts_of(self.rows.where))
         return known is None and expr.type.kind is not Kind.DOUBLE
 
     def _selected(self, node: exp.Expr, shown: Span, column: str) -> Key:
@@ -230,14 +284,70 @@ class Keys:
         finding = Finding(self.find(call), most_of(call) + rest)
         return Key(expr.span, column, expr, (), finding, rest)
 
+    def _values(self, expr: Expr, facts: Facts) -> Values | None:
+        """Return the values of a key; of a column that equals a public one, those of that."""
+        known = values_of(expr, facts)
+        if known is None and expr in self._same:
+            return values_of(self._same[expr], facts)
+        return known
+
     def _listed(self, expr: Expr, shown: Span, column: str) -> Key:
         """Make a key of an expression whose values are public."""
         facts = facts_of(self.rows.where)
-        values = None if isinstance(expr, Literal) else values_of(expr, facts)
+        values = None if isinstance(expr, Literal) else self._values(expr, facts)
+        if isinstance(expr, ColumnRef) and expr.keys is None and expr not in facts.values:
+            self._require_few(expr, values, shown)
         if values is None:
             self._private(expr, shown)
+        if not values:
+            read = {*columns_of(expr)}
+            self.refuse_empty(shown, [one for one in facts.said if read & {*columns_of(one)}])
         self._check_shown(expr, values, shown)
         return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
+
+    def _require_few(self, column: ColumnRef, values: Values | None, shown: Span) -> None:
+        """Refuse a group for each number or moment of a long range, which nobody named."""
+        kind, range_ = column.type.kind, implied(column, facts_of(self.rows.where))
+        if kind not in _RANGED or range_.low is None or range_.high is None:
+            return
+        count = int(range_.high - range_.low) + 1
+        if values is not None:
+            count = sum(value is not None for value in values)
+        if count <= MOST_RANGED:
+            return
+        what = self.rows.spans.source.snippet(column.span)
+        wide = f"{what} // {10 ** (len(str(count)) - 3)}"
+        if kind is not Kind.INTEGER:
+            days = count // _RANGED[kind]
+            part = next((name for name, most in _PARTS if days <= most), "year")
+            wide = f"DATE_TRUNC('{part}', {what})"
+        found = f"{KEYS.name}({what}, eps=0.5, delta=1e-7)"
+        title = f"this would make {count:,} groups of {what}"
+        label = "a group for each value of its range"
+        why = f"a range of more than {MOST_RANGED:,} values has hardly anybody in each."
+        remedy = (self._grouped_by(column, wide), f"or GROUP BY {found}, which finds them")
+        raise refusal("DPQ405", title, shown, label, why, remedy)
+
+    def _grouped_by(self, column: ColumnRef, text: str) -> str:
+        """Write the query with something else in the place of a column that is a group."""
+        spans, whole = self.rows.spans, self.rows.spans.source.text
+        if self.select.parent is not None:
+            return f"GROUP BY {text}"
+        alone = (exp.Select, exp.Alias, exp.Group, exp.Ordered)
+        nodes = outside_calls(self.select, "expressions", "group", "having", "order")
+        places = {
+            spans.of(node): text if isinstance(node.parent, alone) else f"({text})"
+            for node in nodes
+            if self._refers(node) == column
+        }
+        for place in sorted(places, key=lambda one: -one.start):
+            whole = whole[: place.start] + places[place] + whole[place.end :]
+        return whole.strip()
+
+    def _refers(self, node: exp.Column) -> Expr | None:
+        with suppress(QueryRefused):  # it is the name of a result, or refused later
+            return self.rows.scope.reference(node, self.rows.spans.of(node))
+        return None
 
     def _check_shown(self, expr: Expr, values: Values, span: Span) -> None:
         """Refuse groups that no answer could show: numbers beyond the type of a column."""
@@ -258,6 +368,14 @@ class Keys:
         remedy = furthest if typed else f"{cut}{furthest})"
         offered = (remedy, "this is the furthest that a column can hold")
         raise refusal("DPQ205", title, typed or span, label, why, offered)
+
+    def refuse_empty(self, shown: Span, about: Sequence[Expr]) -> NoReturn:
+        """Refuse groups of which conditions leave none; point at the last about them."""
+        title = "the answer could not contain anything"
+        label = f"no group of {self.rows.spans.source.snippet(shown)} is left"
+        why = "it would be charged, and tell nothing."
+        remedy, span = ("TRUE", about[-1].span) if about else ("leave out this group", shown)
+        raise refusal("DPQ408", title, span, label, why, remedy)
 
     def _private(self, expr: Expr, span: Span) -> NoReturn:
         table = self.rows.scope.table
@@ -306,9 +424,125 @@ class Keys:
         if isinstance(most.expr, ColumnRef):
             remedy = self._named_groups(most.expr)
         title = f"this would make {cells:,} groups"
-        label = f"{' x '.join(f'{key.size:,}' for key in keys)} values"
+        sizes = (f"{key.size:,}" for key in keys if not key.beside)
+        label = f"{' x '.join(sizes)} values"
         why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
         raise refusal("DPQ405", title, most.span, label, why, remedy)
+
+
+class PublicKeys:
+    """The keys that are columns of one public table: they combine as in its rows."""
+
+    def __init__(self, keys: Keys, number: int, join: PublicJoin) -> None:
+        self.keys = keys
+        self.number = number
+        self.join = join
+        self.said = [*filter(self._is_own, facts_of(keys.rows.where).said)]
+        """What WHERE says of the public columns alone."""
+        on = facts_of(join.condition)
+        self.asked = [*filter(self._is_own, on.said)]
+        """What ON asks of the public rows that others meet."""
+        self.present = [one for one in on.present if self._is_column(one)]
+        self.same = {} if join.keeps else dict(filter(None, map(self._equated, on.said)))
+        """The public columns that other columns are equal to."""
+
+    def together(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys of which those of this table have the combinations that it has."""
+        taken = {column for key in own if key.beside for column in (key.beside, key.column)}
+        mine = [
+            key
+            for key in own
+            if key.finding is None
+            and key.column not in taken
+            and self._is_own(self._public(key))
+        ]
+        rows = self._rows(mine) if mine else None
+        if rows is None:
+            return own
+        known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
+        found = [
+            one
+            for one in tuples_of([self._public(key) for key in mine], rows)
+            if all(one[at] in values for at, values in known)
+        ]
+        if not found:
+            self.keys.refuse_empty(mine[0].span, self.said or self.asked)
+        lead, *_ = names = [key.column for key in mine]
+        listed = dict(zip(names, zip(*found, strict=True), strict=True))
+        return tuple(
+            replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
+            if key.column in listed
+            else key
+            for key in own
+        )
+
+    def with_shown(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys with the columns of this table that are shown, and determined by them."""
+        table = self.keys.context.policy.tables[self.join.table]
+        unique = {*map(fold, table.unique)}
+        grouped = {fold(one.name) for one in map(self._public, own) if self._is_column(one)}
+        if not unique or not unique <= grouped:
+            return own
+        shown = [self.keys.beside(one) for one in self.keys.shown if self._is_shown(one)]
+        return (*own, *(key for key in shown if key.column not in {one.column for one in own}))
+
+    def _public(self, key: Key) -> Expr:
+        return self.same.get(key.expr, key.expr)
+
+    def _is_shown(self, column: ColumnRef) -> bool:
+        """Return whether a column is of this table, and its values can be written exactly."""
+        if not self._is_column(column):
+            return False
+        values = self.keys.context.public.tuples(self.join.table, (column.name,)) or ()
+        return all(not isinstance(one, float) or isfinite(one) for (one,) in values)
+
+    def _is_column(self, expr: Expr) -> TypeGuard[ColumnRef]:
+        return isinstance(expr, ColumnRef) and expr.of == self.number
+
+    def _is_own(self, expr: Expr) -> bool:
+        """Return whether an expression reads this table alone, and means the same anywhere."""
+        read = {of for of, _ in columns_of(expr)}
+        return read == {self.number} and is_exact(expr) and not any(constants_in(expr))
+
+    def _equated(self, part: Expr) -> tuple[Expr, Expr] | None:
+        """Return a column of other rows, and the public one that it equals."""
+        if not isinstance(part, Compare) or part.operator is not Comparison.EQ:
+            return None
+        for one, other in ((part.left, part.right), (part.right, part.left)):
+            if self._is_column(one) and isinstance(other, ColumnRef) and one.type == other.type:
+                return other, one
+        return None
+
+    def _rows(self, keys: Sequence[Key]) -> list[Row] | None:
+        """Return the public rows that private ones can meet, and one of NULL for the others."""
+        exprs = [*map(self._public, keys), *self.said, *self.asked, *self.present]
+        columns = columns_of(*exprs)
+        names = tuple(name for _, name in columns)
+        found = self.keys.context.public.tuples(self.join.table, names)
+        if found is None:
+            return None
+        types = [column.type for column in columns.values()]
+        rows: list[Row] = [
+            dict(zip(columns, map(constant, values, types), strict=True)) for values in found
+        ]
+        rows = [
+            row
+            for row in rows
+            if all(evaluate(one, row) is True for one in self.asked)
+            and all(evaluate(one, row) is not None for one in self.present)
+        ]
+        if self.join.keeps:
+            rows.append(dict.fromkeys(columns))
+        return [row for row in rows if all(evaluate(one, row) is True for one in self.said)]
+
+
+def outside_calls(select: exp.Select, *slots: str) -> Iterator[exp.Column]:
+    """Return the columns in some parts of a SELECT that stand in no DP_ call or subquery."""
+    for slot in slots:
+        for part in ensure_list(select.args.get(slot)):
+            for node in part.walk(prune=lambda n: isinstance(n, exp.Query) or is_call(n)):
+                if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+                    yield node
 
 
 def _is_result(value: exp.Expr) -> bool:

@@ -21,7 +21,7 @@ from dpquery.functions import registered
 from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
 from dpquery.functions.quantize import example_values
-from dpquery.ir.expr import ColumnRef, Expr, Literal, longest_of
+from dpquery.ir.expr import ColumnRef, Expr, Literal, columns_of, longest_of
 from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
@@ -51,6 +51,8 @@ class Released:
     """The keys of each grouping: a frontier each."""
     number: int = 0
     """Of the first frontier, among those of the statement."""
+    publics: frozenset[int] = frozenset()
+    """The numbers of public tables that the rows are joined to."""
     _added: dict[object, Call] = field(default_factory=dict)
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
@@ -80,6 +82,8 @@ class Released:
             return key
         grouped = self._grouped_by(node)
         instead = (grouped,) if grouped else self._instead(found, node.parent_select)
+        if {of for of, _ in columns_of(found)} <= self.publics:
+            raise _undetermined(node.name, span, *instead)
         raise raw(node.name, span, *instead)
 
     def _key_of(self, expr: Expr) -> str | None:
@@ -212,6 +216,16 @@ def raw(name: str, span: Span, *instead: str) -> QueryRefused:
     )
     title = f"{shown} cannot be shown row by row"
     return refusal("DPQ301", title, span, "not inside a DP_ function", why, instead)
+
+
+def _undetermined(name: str, span: Span, *instead: str) -> QueryRefused:
+    """Return the refusal of a public column that the groups do not determine."""
+    why = (
+        "a result may contain only DP_ functions and grouping columns, and beside the unique",
+        "key of a public table its other columns; the values of this one are public.",
+    )
+    title = f"{name} can differ among the rows of a group"
+    return refusal("DPQ301", title, span, "not determined by GROUP BY", why, instead)
 
 
 def unaskable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:

@@ -25,6 +25,7 @@ from dpquery.errors import (
 )
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
+from dpquery.ir.relations import public_joins
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import Calls, lacks_bounds
 from dpquery.sql.bind.expressions import Conditions
@@ -464,10 +465,11 @@ class Statement(Opener):
             self.frontiers.append(Frontier(span, rows.relation, (call,)))
             return len(self.frontiers) - 1
 
-        groups, sets = Keys(select, binder, find).bind()
+        groups, sets = Keys(select, binder, find, self, rows.relation).bind()
         stated = contribution(rows.relation, self.policy)
         unlimited = not stated.single and not isinstance(stated.limit, int)
         below = Released(scope, spans, groups, Calls(binder, unlimited=unlimited), sets)
+        below.publics = frozenset(public_joins(rows.relation))
         for node in filter(is_call, parts_of(select)):
             if not isinstance(node.parent, exp.Filter) or node.parent.this is not node:
                 below.call(node)

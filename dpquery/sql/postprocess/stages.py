@@ -169,10 +169,11 @@ class FrontierRows(Base):
 
     def _arm(self, at: int, own: tuple[Key, ...]) -> str:
         """Write the rows of one grouping, with columns for what it has not."""
-        columns = []
+        columns, here = [], {key.column for key in own}
         for i, key in enumerate(self.released.keys):
-            value = f'"{key.column}"' if key in own else "NULL"
-            columns.append(f'{value} AS "{key.column}", {int(key not in own)} AS "g{i}"')
+            missing = key.column not in here
+            value = "NULL" if missing else f'"{key.column}"'
+            columns.append(f'{value} AS "{key.column}", {int(missing)} AS "g{i}"')
         columns += [f'"{call.column}"' for call in self.released.calls.found]
         for i in range(self._count):
             number = '"row"' if i == at else "CAST(NULL AS BIGINT)"

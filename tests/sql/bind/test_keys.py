@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,14 +11,16 @@ import pytest
 
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source import Source
-from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Kind, Type
+from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import PlanRefused
 from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
 from dpquery.rowfunctions.key_domains import MAX_CELLS
+from dpquery.sql.bind.groups import MOST_RANGED
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import facts, refusal
 
+NEW_YEAR = datetime.fromisoformat("2025-01-01")
 WORDING = [
     (
         "SELECT dept, salary, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept",
@@ -61,15 +63,42 @@ refused[DPQ402]: the groups of this expression are not public
         public groups here: dept, remote""",
     ),
     (
-        "SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept",
+        "SELECT hired, age, DP_COUNT(*, eps=0.5) FROM staff GROUP BY hired, age, dept",
         """\
-refused[DPQ405]: this would make 1,000,010 groups
+refused[DPQ405]: this would make 2,516,705 groups
   |
-1 | SELECT salary, dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary, dept
-  |                                                               ^^^^^^ 200,002 x 5 values
+1 | SELECT hired, age, DP_COUNT(*, eps=0.5) FROM staff GROUP BY hired, age, dept
+  |                                                             ^^^^^ 9,497 x 53 x 5 values
 
    why: every declared group is shown, and at most 1,000,000 can be.
-   try: WHERE salary IN (1, 2)""",
+   try: WHERE hired IN ('2024-12-30', '2024-12-31')""",
+    ),
+    (
+        "SELECT salary, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary",
+        """\
+refused[DPQ405]: this would make 200,001 groups of salary
+  |
+1 | SELECT salary, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary
+  |                                                         ^^^^^^ a group for each value of \
+its range
+
+   why: a range of more than 10,000 values has hardly anybody in each.
+   try: SELECT salary // 1000, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary // 1000
+        or GROUP BY DP_KEYS(salary, eps=0.5, delta=1e-7), which finds them""",
+    ),
+    (
+        "SELECT zone, inhabitants, DP_COUNT(*, eps=0.5) FROM visits JOIN regions "
+        "USING (region) GROUP BY zone",
+        """\
+refused[DPQ301]: inhabitants can differ among the rows of a group
+  |
+1 | SELECT zone, inhabitants, DP_COUNT(*, eps=0.5) FROM visits JOIN r…
+  |              ^^^^^^^^^^^ not determined by GROUP BY
+
+   why: a result may contain only DP_ functions and grouping columns, and beside the unique
+        key of a public table its other columns; the values of this one are public.
+   try: SELECT zone, inhabitants, DP_COUNT(*, eps=0.5) FROM visits JOIN regions USING \
+(region) GROUP BY zone, inhabitants""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY 2",
@@ -173,12 +202,32 @@ def test_bounded_integers_and_dates_have_their_values_for_keys():
     ]
 
 
-def test_as_many_keys_as_are_shown_are_listed_and_one_more_is_not_public():
-    (values,) = counted("x", INTEGER, bounds=Bounds(1, MAX_CELLS))
-    assert len(values) == MAX_CELLS
+def test_as_many_values_of_a_range_as_are_shown_are_listed_and_one_more_is_refused():
+    (values,) = counted("x", INTEGER, bounds=Bounds(1, MOST_RANGED))
+    assert len(values) == MOST_RANGED
     with pytest.raises(PlanRefused) as caught:
-        counted("x", INTEGER, bounds=Bounds(0, MAX_CELLS))
-    assert caught.value.code == "DPQ402"
+        counted("x", INTEGER, bounds=Bounds(0, MOST_RANGED))
+    assert caught.value.code == "DPQ405"
+
+
+@pytest.mark.parametrize(
+    ("type_", "bounds", "remedy"),
+    [
+        (INTEGER, Bounds(0, MOST_RANGED), "x // 100"),
+        (INTEGER, Bounds(0, MAX_CELLS), "x // 10000"),
+        (DATE, Bounds(date(1990, 1, 1), date(2029, 12, 31)), "DATE_TRUNC('month', x)"),
+        (DATE, Bounds(date(1900, 1, 1), date(2029, 12, 31)), "DATE_TRUNC('year', x)"),
+        (TIMESTAMP, Bounds(NEW_YEAR, NEW_YEAR.replace(month=12)), "DATE_TRUNC('day', x)"),
+    ],
+)  # fmt: skip
+def test_a_long_range_is_offered_in_steps(type_: Type, bounds: Bounds, remedy: str):
+    with pytest.raises(PlanRefused) as caught:
+        counted("x", type_, bounds=bounds)
+    assert caught.value.code == "DPQ405"
+    offered = caught.value.diagnostic.remedy[0]
+    assert offered == f"SELECT DP_COUNT(*, eps=1) FROM t GROUP BY {remedy}"
+    (values,) = keys(offered, Column("x", type_, bounds))
+    assert 100 <= len(values) <= 1000
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,17 @@ MISTAKES = [
         "WHERE minutes > 3",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE remote OR age > 3 GROUP BY salary, dept",
+        "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE remote OR age > 3 "
+        "GROUP BY hired, age, dept",
         "WHERE remote OR age > 3",
+    ),
+    ("SELECT salary + 1, DP_COUNT(*, eps=0.1) FROM staff GROUP BY salary ORDER BY 1", WHOLE),
+    ("SELECT at AS t, DP_COUNT(*, eps=0.1) FROM visits GROUP BY 1", WHOLE),
+    (f"{STAFF}dept LIKE 'x%' GROUP BY dept", CARET),
+    (
+        "SELECT zone, inhabitants, DP_COUNT(*, eps=0.1) FROM visits JOIN regions "
+        "USING (region) GROUP BY zone",
+        WHOLE,
     ),
     ("SELECT DP_COUNT(*, eps=0.1) FROM staff GROUP BY age / 10", "GROUP BY age / 10"),
     ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY n", "GROUP BY n"),
