@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from unittest.mock import patch
 
 import pytest
 
@@ -26,7 +27,9 @@ _PLAIN = {
 
 def planned(query: str, price: Loss) -> Plan:
     policy, public = cases.facts()
-    bound = bind(parse(Source(query)), policy, public, price)
+    with patch("dpquery.sql.parse.parser.utc_today", lambda: cases.TODAY):
+        parsed = parse(Source(query))
+    bound = bind(parsed, policy, public, price)
     return make_plan(check(bound, policy), policy, public)
 
 

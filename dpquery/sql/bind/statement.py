@@ -388,7 +388,7 @@ class Statement(Opener):
             remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
             raise outside("IN with released values", span, label, remedy)
         column = found.columns[0]
-        sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}"'
+        sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}" ORDER BY 1'
         return literals(self.public.listed(self.above(sql, found)), column.kind, span)
 
     def constant(self, node: exp.Subquery) -> Constant:
