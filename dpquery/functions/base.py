@@ -304,8 +304,8 @@ class NoisyCell:
 
     @property
     def value(self) -> Any:
-        """The value as the analyst sees it."""
-        return self.release.value(self.drawn)
+        """The value as the analyst sees it; NULL where no bounds were found for it."""
+        return None if self.release.unbounded else self.release.value(self.drawn)
 
     @property
     def mechanism(self) -> str:
@@ -314,11 +314,13 @@ class NoisyCell:
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where noise cannot tell."""
-        return self.release.interval(self.drawn, confidence)
+        hidden = self.release.unbounded
+        return None if hidden else self.release.interval(self.drawn, confidence)
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of the value is off, so often; None if unknown."""
-        return self.release.ranks_off(confidence, any_data=any_data)
+        hidden = self.release.unbounded
+        return None if hidden else self.release.ranks_off(confidence, any_data=any_data)
 
 
 class Words(NamedTuple):
@@ -343,6 +345,8 @@ class Release(ABC):
     """The type of the released values."""
     why: str = field(default="", kw_only=True)
     """Why this mechanism, where there was a choice."""
+    unbounded: bool = field(default=False, kw_only=True, compare=False)
+    """Whether a search found no bounds: it is drawn between others, and says nothing."""
 
     has_interval: ClassVar[bool] = False
     """Whether values are shown with a range that holds the exact one."""

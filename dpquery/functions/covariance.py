@@ -56,6 +56,11 @@ class Covariance:
         width = double(basis.width)
         return width * min(low for low, _ in ends), width * max(high for _, high in ends)
 
+    def possible(self, basis: Basis) -> tuple[float, float]:
+        """Return the covariances of values that are at their bounds together, or apart."""
+        most = double(basis.width / 4)
+        return -most, most
+
     @staticmethod
     def _mean(
         sums: Sequence[float], total: float, axis: int, reach: Reach

@@ -101,6 +101,10 @@ class Shape(Protocol):
         """
         ...
 
+    def possible(self, basis: Basis) -> tuple[float, float]:
+        """Return the least and the greatest value that any rows have."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class BernsteinRelease(Release):
@@ -153,7 +157,7 @@ class BernsteinRelease(Release):
         return self.shape.value(sums, self._basis)
 
     def interval(self, drawn: tuple[int, ...], confidence: Fraction) -> tuple[float, float]:
-        """Return the values that the noise does not rule out, as far to both sides."""
+        """Return the values that the noise does not rule out, alike to both sides but cut."""
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
@@ -164,7 +168,8 @@ class BernsteinRelease(Release):
         low, high = self.shape.range([float(part) for part in drawn], reach, self._basis)
         value = self.value(drawn)
         margin = max(value - low, high - value)
-        return value - margin, value + margin
+        least, most = self.shape.possible(self._basis)
+        return max(value - margin, least), min(value + margin, most)
 
     @property
     def _basis(self) -> Basis:
@@ -329,6 +334,10 @@ class Mean:
         least, most = (double(basis.low + basis.width * Fraction(end)) for end in ends)
         return least, most
 
+    def possible(self, basis: Basis) -> tuple[float, float]:
+        """Return the bounds."""
+        return double(basis.low), double(basis.low + basis.width)
+
 
 def _plan(call: Call, facts: Facts) -> Release:
     if call.options.mechanism in CHOSEN:
@@ -428,6 +437,10 @@ class Spread:
             self._shown(Fraction(min(one for one, _ in spreads)), basis.width, Fraction(most)),
             self._shown(Fraction(max(one for _, one in spreads)), basis.width, Fraction(least)),
         )
+
+    def possible(self, basis: Basis) -> tuple[float, float]:
+        """Return nothing, and the spread of two values at the two bounds."""
+        return 0.0, self._shown(QUARTER, basis.width, Fraction(2))
 
     @staticmethod
     def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from dpquery.core.privacy import decimal_text
+from dpquery.core.text_table import value_text
 from dpquery.core.types import (
     BOOLEAN,
     EPOCH,
@@ -154,6 +155,22 @@ def from_code(code: int, grid: Fraction, type_: Type) -> object:
             return EPOCH + timedelta(microseconds=int(value))
         case _:
             return float(value)
+
+
+def written_end(code: int, grid: Fraction, type_: Type | None) -> str:
+    """Write a code as a value; a total of rows is a number."""
+    if type_ is None or type_.numeric:
+        return decimal_text(code * grid)
+    return value_text(from_code(code, grid, type_))
+
+
+def written_ends(bounds: Interval, type_: Type) -> list[str]:
+    """Write both ends of bounds as values of a type."""
+    ends = [end for end in (bounds.low, bounds.high) if end is not None]
+    if type_.kind is Kind.DOUBLE:
+        return [decimal_text(end) for end in ends]
+    step = Fraction(1, 10**type_.scale)
+    return [written_end(int(end / step), step, type_) for end in ends]
 
 
 def example_bounds(type_: Type) -> str:

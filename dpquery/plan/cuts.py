@@ -9,12 +9,14 @@ at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 from dpquery.core.privacy import decimal_text
-from dpquery.core.text_table import value_text
-from dpquery.core.types import BOOLEAN, Interval, Kind, Type
-from dpquery.functions.quantize import from_code
+from dpquery.core.types import BOOLEAN
+from dpquery.functions.additive import LEVEL
+from dpquery.functions.quantize import written_end, written_ends
 from dpquery.functions.search import SearchRelease
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import (
@@ -27,34 +29,54 @@ from dpquery.ir.measures import (
 )
 from dpquery.ir.query import Above, Call, Scan
 from dpquery.ir.relations import (
+    Aggregate,
+    Filter,
+    Output,
     PerUnit,
     Project,
+    PublicJoin,
     Relation,
     SemiJoin,
     TableScan,
+    UnionAll,
+    UnitAggregate,
     UnitJoin,
+    WindowColumn,
     Windowed,
-    expressions_of,
     kept_rows,
-    tables_of,
     walk,
 )
+from dpquery.ir.walk import expressions_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-
-_MAKES_COLUMNS = (PerUnit, Project, Windowed)
+from dpquery.rowfunctions.ranges import read_by_value
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:
     """Return what an analyst should know of an answer, a line each: first what may be cut."""
-    cuts = list(dict.fromkeys(_cuts(plan)))
+    cuts, columns = list(dict.fromkeys(_cuts(plan))), plan.above.columns
+    shown = {(origin.frontier, origin.column) for one in columns for origin in one.origins}
     if cuts and any(
-        _may_be_cut(frontier, one) and one.release.has_interval
-        for frontier in plan.frontiers
+        _may_be_cut(frontier, one) and one.release.has_interval and not one.release.unbounded
+        for number, frontier in enumerate(plan.frontiers)
         for one in frontier.releases
+        if (number, one.column) in shown
     ):
         cuts[0] += "; ± is the noise only (95 %)"
-    return (*cuts, *plan.notes)
+    return (*cuts, *_ranks_off(plan), *plan.notes)
+
+
+def _ranks_off(plan: Plan) -> Iterator[str]:
+    """Say once how far quantiles are off, as EXPLAIN does of each: no ± is beside them."""
+    releases = [one.release for frontier in plan.frontiers for one in frontier.releases]
+    found = [one.ranks_off(LEVEL) for one in releases if not one.unbounded]
+    if ranks := [off for off in found if off is not None]:
+        most = ceil(max(ranks))
+        rows = "row" if most == 1 else "rows"
+        yield (
+            f"quantiles are off by up to about {most:,} {rows} in rank (95 %); "
+            "a group with fewer rows has an arbitrary value"
+        )
 
 
 def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
@@ -74,7 +96,8 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
 def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
     measures, scan = one.release.measures, frontier.scan
     limited = any(_limited(measure, scan) for measure in measures)
-    return limited or any(_of_relation(scan)) or any(_clamps(one.call, measures, scan))
+    clamped = any(_clamps(one.call, measures, scan)) or any(_seen(scan, one))
+    return limited or any(_of_relation(scan)) or clamped
 
 
 def _cuts(plan: Plan) -> Iterator[str]:
@@ -86,10 +109,11 @@ def _cuts(plan: Plan) -> Iterator[str]:
         yield from _of_relation(frontier.scan)
         yield from _limits(plan, frontier)
         for one in frontier.releases:
-            if one.call.options.auto:
+            if one.call.options.auto and one.call.options.bounds is not None:
                 yield from _found(plan, one.call)
             else:
                 yield from _clamps(one.call, one.release.measures, frontier.scan)
+    yield from _seen_clamped(plan)
 
 
 def _limited(measure: Measure, scan: Scan) -> bool:
@@ -166,7 +190,7 @@ def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str
         if isinstance(measure, UnitTotals):
             unit, code = scan.contribution.unit, measure.code
             step, type_ = (Fraction(1), None) if code is None else (code.grid, code.expr.type)
-            low, high = (_end(end, step, type_) for end in (measure.low, measure.high))
+            low, high = (written_end(end, step, type_) for end in (measure.low, measure.high))
             yield f"a total of one {unit} below {low} counts as {low}, above {high} as {high}"
         if not isinstance(measure, Histogram):
             for code in measure.codes:
@@ -181,15 +205,15 @@ def _of_code(call: Call, code: Code, relation: Relation) -> Iterator[str]:
     low, high, known = None, None, about.implied & argument.domain
     if options.bounds is not None:
         if _above(options.bounds.low, known.low):
-            low = _end(code.low, code.grid, argument.type)
+            low = written_end(code.low, code.grid, argument.type)
         if _below(options.bounds.high, known.high):
-            high = _end(code.high, code.grid, argument.type)
+            high = written_end(code.high, code.grid, argument.type)
         yield from _said(call.written, low, high)
     for column in _clamped_columns(argument, relation):
         if column != argument:
-            yield from _said(column.name, *_ends(column.domain))
+            yield from _said(column.name, *written_ends(column.domain, column.type))
             continue
-        ends = _ends(column.domain)
+        ends = written_ends(column.domain, column.type)
         narrower = (
             low is not None or _above(about.implied.low, column.domain.low),
             high is not None or _below(about.implied.high, column.domain.high),
@@ -209,15 +233,96 @@ def _below(high: Fraction | None, other: Fraction | None) -> bool:
 
 
 def _clamped_columns(expr: Expr, relation: Relation) -> Iterator[ColumnRef]:
-    """Return the numbers of tables that are clamped before an expression over them."""
-    tables = {table.number for table in tables_of(relation)}
-    read = list(columns_of(expr).values())
-    if any(column.of not in tables for column in read):
-        inner = (node for node in walk(relation) if isinstance(node, _MAKES_COLUMNS))
-        read += columns_of(*(expr for node in inner for expr in expressions_of(node))).values()
-    for column in dict.fromkeys(read):
-        if column.of in tables and column.clamped and column.bounded and column.type.numeric:
+    """Return the columns of tables that are clamped before an expression over them is computed.
+
+    What a relation computes below stands for what it is computed from.
+    """
+    made, pending = _made(relation), [*read_by_value(expr)]
+    met = set(pending)
+    while pending:
+        column = pending.pop(0)
+        below = made.get((column.of, column.name))
+        if below is None and column.clamped and column.bounded:
             yield column
+        inner = (found for one in below or () for found in read_by_value(one))
+        pending += (new := [found for found in dict.fromkeys(inner) if found not in met])
+        met.update(new)
+
+
+def _made(relation: Relation) -> dict[tuple[int, str], list[Expr]]:
+    """Give the columns that a relation computes, with what each is computed from."""
+    made: dict[tuple[int, str], list[Expr]] = {}
+    columns: Sequence[Output | UnitAggregate | WindowColumn]
+    for node in walk(relation):
+        match node:
+            case Project():
+                columns = node.outputs
+            case Windowed():
+                columns = node.columns
+            case PerUnit(keys=keys, aggregates=aggregates):
+                columns = (*keys, *map(_of_values, aggregates))
+            case UnionAll(parts=parts):
+                columns = tuple(output for _, outputs in parts for output in outputs)
+            case _:
+                continue
+        for column in columns:
+            made.setdefault((node.number, column.name), []).extend(expressions_in(column))
+    return made
+
+
+def _of_values(aggregate: UnitAggregate) -> UnitAggregate:
+    """Return an aggregate without what it only looks at for NULL."""
+    counts = aggregate.function is Aggregate.COUNT
+    return replace(aggregate, argument=None) if counts else aggregate
+
+
+def _seen_clamped(plan: Plan) -> Iterator[str]:
+    """Return what conditions, groups and other expressions see in place of values."""
+    seen = [
+        found
+        for frontier in plan.frontiers
+        for one in frontier.releases
+        for found in _seen(frontier.scan, one)
+    ]
+    if seen:
+        places, columns = (dict.fromkeys(part) for part in zip(*seen, strict=True))
+        ends = (
+            f"{c.name} clamped to {' to '.join(written_ends(c.domain, c.type))}"
+            for c in columns
+        )
+        yield f"{' and '.join(places)} see {', '.join(ends)}"
+
+
+def _seen(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, ColumnRef]]:
+    """Return the clamped columns that decide which rows count, and as what they are read."""
+    for place, expr in _deciding(scan, one):
+        for column in _clamped_columns(expr, scan.relation):
+            yield place, column
+
+
+def _deciding(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, Expr]]:
+    """Return what decides which rows count.
+
+    What is added up is said of each value instead, and a quantile of a column is the same
+    between the bounds.
+    """
+    for node in walk(scan.relation):
+        if isinstance(node, Filter | PublicJoin | UnitJoin | SemiJoin) and node.condition:
+            yield "conditions", node.condition
+        elif isinstance(node, PerUnit):
+            yield from (("groups", key.expr) for key in node.keys)
+    yield from (("groups", key.expr) for key in scan.keys)
+    for measure in one.release.measures:
+        if measure.condition is not None:
+            yield "conditions", measure.condition
+        yield from (("expressions", value) for value in measure.values)
+        for code in measure.codes:
+            if code.expr.type == BOOLEAN:
+                yield "conditions", code.expr
+            elif isinstance(measure, Histogram) and (
+                code.values or not isinstance(code.expr, ColumnRef)
+            ):
+                yield "expressions", code.expr
 
 
 def _said(what: str, low: str | None, high: str | None) -> Iterator[str]:
@@ -227,44 +332,26 @@ def _said(what: str, low: str | None, high: str | None) -> Iterator[str]:
         yield f"{what} {', '.join(filter(None, (below, above)))}"
 
 
-def _ends(range_: Interval) -> tuple[str, ...]:
-    """Write the ends of a range of numbers that has both."""
-    return tuple(decimal_text(end) for end in (range_.low, range_.high) if end is not None)
-
-
-def _end(code: int, grid: Fraction, type_: Type | None) -> str:
-    """Write a code as a value; a total of rows is a number."""
-    if type_ is None or type_.numeric:
-        return decimal_text(code * grid)
-    return value_text(from_code(code, grid, type_))
-
-
-def written_ends(bounds: Interval, type_: Type) -> list[str]:
-    """Write both ends of bounds as values of a type."""
-    ends = [end for end in (bounds.low, bounds.high) if end is not None]
-    if type_.kind is Kind.DOUBLE:
-        return [decimal_text(end) for end in ends]
-    step = Fraction(1, 10**type_.scale)
-    return [_end(int(end / step), step, type_) for end in ends]
-
-
 def _found(plan: Plan, call: Call) -> Iterator[str]:
     """Say between which bounds a call is that a release found, and what they cost."""
     options, argument = call.options, call.argument
-    if not options.auto or options.bounds is None or argument is None:
-        return
+    assert options.bounds is not None  # noqa: S101 - the caller looked
+    assert argument is not None  # noqa: S101 - what has bounds is of an expression
     number = options.search
     if number is not None and not plan.found:
         missed = _missed(plan.searches[number])  # EXPLAIN says what can be said before
         if missed:
             yield missed
         return
+    if number is not None and plan.found[number] is None:
+        yield (
+            f"no bounds were found for {call.written}: too few rows for this eps; "
+            "state bounds=[low, high]"
+        )
+        return
     low, high = written_ends(options.bounds, argument.type)
     if number is None:
         origin = "bounds that were found before"
-    elif plan.found[number] is None:
-        price = _price(plan, number)
-        origin = f"too few rows to find bounds for {price} of the charge; none are kept"
     else:
         origin = f"bounds found for {_price(plan, number)} of the charge, and kept"
         missed = _missed(plan.searches[number])

@@ -144,13 +144,19 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
     except PlanRefused as refused:
         raise _with_limits(refused, checked, policy) from None
     charge = _charge(checked, policy, frontiers, searches.found)
-    notes = tuple(dict.fromkeys(_notes(checked, frontiers)))
+    notes = tuple(dict.fromkeys(_notes(checked, frontiers, policy)))
     return Plan(checked, frontiers, charge, notes, tuple(searches.found))
 
 
-def _notes(checked: Checked, frontiers: Sequence[FrontierPlan]) -> Iterator[str]:
+def _notes(
+    checked: Checked, frontiers: Sequence[FrontierPlan], policy: Policy
+) -> Iterator[str]:
     if any(frontier.scan.contribution.unit is None for frontier in frontiers):
-        yield "each row counts as a unit of its own: no column says whose it is"
+        own = "; name the person's column: --unit user_id, in Python unit='user_id'"
+        yield (
+            "each row is its own privacy unit: a person with several rows is NOT protected as "
+            f"a whole{'' if policy.published else own}"
+        )
     for frontier in frontiers:
         if frontier.releases:
             yield from (key.left_out for key in frontier.scan.keys if key.left_out)
@@ -350,13 +356,15 @@ def _bounded(
 def _again(
     waiting: PlannedRelease, found: Sequence[Interval | None], facts: Facts
 ) -> PlannedRelease:
-    call, options = waiting.call, waiting.call.options
+    call, options, unbounded = waiting.call, waiting.call.options, False
     if options.rows_search is not None:
         limit = found[options.rows_search]
         assert limit is not None  # noqa: S101 - a limit is always found
         call = limited(call, limit)
     if options.search is not None and call.argument is not None:
-        call = narrowed(call, found[options.search] or fallback(call.argument.type))
+        bounds = found[options.search]
+        call, unbounded = narrowed(call, bounds or fallback(call.argument.type)), bounds is None
     if call is waiting.call:
         return waiting
-    return replace(waiting, call=call, release=planned(call, facts))
+    release = replace(planned(call, facts), unbounded=unbounded)
+    return replace(waiting, call=call, release=release)

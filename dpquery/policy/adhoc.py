@@ -186,7 +186,7 @@ def _table(
     table = Table(name, files, texts, columns)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
     if unit is None:
-        return table, [*notes, f"{name}: each row is its own privacy unit, for lack of unit="]
+        return table, notes
     type_ = _at("unit", _unit_type, table, unit, schema)
     return replace(table, unit=unit, unit_type=type_, **of_units), notes
 

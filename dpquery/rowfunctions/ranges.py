@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import trunc
 
 from dpquery.core.types import UNKNOWN, Interval, Kind
+from dpquery.errors import nearest
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
@@ -41,6 +42,14 @@ _MIRRORED = {
     Comparison.LE: Comparison.GE,
     Comparison.GT: Comparison.LT,
     Comparison.GE: Comparison.LE,
+}
+_OPPOSITE = {
+    Comparison.EQ: Comparison.NE,
+    Comparison.NE: Comparison.EQ,
+    Comparison.LT: Comparison.GE,
+    Comparison.LE: Comparison.GT,
+    Comparison.GT: Comparison.LE,
+    Comparison.GE: Comparison.LT,
 }
 _WHOLE_STEPS = frozenset({Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP})
 
@@ -82,21 +91,28 @@ def facts_of(*conditions: Expr | None) -> Facts:
     said = tuple(p for condition in conditions if condition for p in conjuncts(condition))
     for part in said:
         present |= _present(part)
-        match part:
-            case In(operand=expr, options=options):
-                operator = Comparison.EQ
-            case Compare(operator=operator, left=expr, right=Literal() as right):
-                options = (right,)
-            case Compare(operator=operator, left=Literal() as left, right=expr):
-                operator, options = _MIRRORED.get(operator, operator), (left,)
-            case _:
-                continue
+        compared = with_literals(part)
+        if compared is None:
+            continue
+        operator, expr, options = compared
         plain = _plain(expr)
         ranges[plain] = ranges.get(plain, UNKNOWN) & _beside(operator, options, plain)
         listed = _listed(options, expr, plain) if operator is Comparison.EQ else ()
         if listed:
             values.setdefault(plain, listed)
     return Facts(ranges, values, present, said)
+
+
+def with_literals(part: Expr) -> tuple[Comparison, Expr, tuple[Literal, ...]] | None:
+    """Read a part of a condition that compares an expression with literals, if it does."""
+    match part:
+        case In(operand=expr, options=options):
+            return Comparison.EQ, expr, options
+        case Compare(operator=operator, left=expr, right=Literal() as right):
+            return operator, expr, (right,)
+        case Compare(operator=operator, left=Literal() as left, right=expr):
+            return _MIRRORED.get(operator, operator), expr, (left,)
+    return None
 
 
 def contradiction(*conditions: Expr | None) -> tuple[Expr, Expr] | None:
@@ -120,6 +136,108 @@ def contradiction(*conditions: Expr | None) -> tuple[Expr, Expr] | None:
                 return before, part
             values[expr] = (among.intersection(listed), part)
     return None
+
+
+def impossible(condition: Expr) -> Expr | None:
+    """Return a part of a condition that nothing within bounds meets, by its literals alone.
+
+    Keys say what may be a group and not what rows hold, so of these only what looks like one
+    of them, mistyped, is taken for impossible.
+    """
+    return next((part for part in conjuncts(condition) if not _can_be(part, truth=True)), None)
+
+
+def _can_be(condition: Expr, *, truth: bool) -> bool:
+    """Return whether a condition can be true, or false, as far as bounds and keys tell."""
+    match condition:
+        case Not(operand=operand):
+            return _can_be(operand, truth=not truth)
+        case Logic(conjunction=conjunction, parts=parts):
+            found = (_can_be(part, truth=truth) for part in parts)
+            return all(found) if conjunction is truth else any(found)
+    compared = with_literals(condition)
+    if compared is None:
+        return True
+    operator, expr, options = compared
+    if truth and operator is Comparison.EQ and meant_key(expr, options) is not None:
+        return False
+    wanted, range_ = operator if truth else _OPPOSITE[operator], implied(expr)
+    return any(_can_compare(wanted, range_, option.domain) for option in options)
+
+
+def _can_compare(operator: Comparison, left: Interval, right: Interval) -> bool:
+    """Return whether two values of such ranges can compare so."""
+    match operator:
+        case Comparison.EQ:
+            return left.meets(right)
+        case Comparison.NE:
+            return left != right or left.low is None or left.low != left.high
+        case Comparison.GT | Comparison.GE:
+            return _can_compare(_MIRRORED[operator], right, left)
+    if left.low is None or right.high is None:
+        return True
+    return left.low < right.high or (operator is Comparison.LE and left.low == right.high)
+
+
+def meant_key(expr: Expr, options: Sequence[Literal]) -> str | None:
+    """Return the public key that a text looks like, where none of those compared is one."""
+    keys = expr.keys if isinstance(expr, ColumnRef) else None
+    texts = [option.value for option in options if isinstance(option.value, str)]
+    if keys is None or not texts or not set(keys).isdisjoint(texts):
+        return None
+    known = [key for key in keys if isinstance(key, str)]
+    return next(filter(None, (nearest(text, known) for text in texts)), None)
+
+
+def read_by_value(expr: Expr) -> Iterator[ColumnRef]:
+    """Return the columns of which a clamp could change the result of an expression.
+
+    It changes neither what is NULL nor, of a literal within the bounds, on which side of it
+    a value is.
+    """
+    match expr:
+        case ColumnRef():
+            yield expr
+        case IsNull(operand=operand) if _null_by_columns(operand):
+            pass
+        case _ if not _keeps_sides(expr):
+            for part in children(expr):
+                yield from read_by_value(part)
+
+
+def _null_by_columns(expr: Expr) -> bool:
+    """Return whether an expression is NULL only where a column that it reads is."""
+    divided = isinstance(expr, Arithmetic) and expr.operator in _DIVISIONS
+    chosen = isinstance(expr, Apply | Logic | IsNull | Constant)
+    return not (divided or chosen) and all(map(_null_by_columns, children(expr)))
+
+
+def _keeps_sides(condition: Expr) -> bool:
+    """Return whether a condition is true of a clamped value where it is of the value itself."""
+    compared = with_literals(condition)
+    if compared is None:
+        return False
+    operator, column, options = compared
+    while isinstance(column, Widen):
+        column = column.operand
+    if not (isinstance(column, ColumnRef) and column.clamped and column.bounded):
+        return False
+    from_low = operator in {Comparison.GT, Comparison.LE}
+    to_high = operator in {Comparison.GE, Comparison.LT}
+    ends = column.domain.low, column.domain.high
+    return all(
+        _lies_inside((ends[0], option.domain.low, ends[1]), from_low, to_high)
+        for option in options
+    )
+
+
+def _lies_inside(trio: tuple[Fraction | None, ...], from_low: bool, to_high: bool) -> bool:
+    """Return whether a value lies between two ends, or on one that may be; as doubles."""
+    numbers = [float(number) for number in trio if number is not None]
+    if len(numbers) < len(trio):
+        return False
+    low, value, high = numbers
+    return low < value < high or (from_low and low == value) or (to_high and value == high)
 
 
 def _present(condition: Expr) -> frozenset[Expr]:

@@ -1,25 +1,36 @@
 """Answers that could not contain anything: refused before they are paid for.
 
-What is found here is plain in the text: a LIMIT of no rows, a condition over literals that is
-never true, conditions that no value meets together, a column that is divided by zero or
-computed with NULL. Over public tables such questions cost nothing, and are answered.
+What is found here is plain in the text and the policy: a LIMIT of no rows, a condition over
+literals that is never true, conditions that no value meets together, or none within its bounds,
+a key that is mistyped, a column that is divided by zero or computed with NULL. Over public
+tables such questions cost nothing, and are answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from operator import eq, ge, gt, le, lt, ne
+from functools import reduce
+from operator import eq, ge, gt, le, lt, ne, or_
 from typing import Any, NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import refusal
-from dpquery.ir.expr import Compare, Expr, columns_of
+from dpquery.core.text_table import value_text
+from dpquery.core.types import BOOLEAN
+from dpquery.errors import listed, refusal
+from dpquery.functions.quantize import written_ends
+from dpquery.ir.expr import ColumnRef, Compare, Expr, children, columns_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import Filter, walk
-from dpquery.rowfunctions.ranges import contradiction
+from dpquery.rowfunctions.ranges import (
+    contradiction,
+    implied,
+    impossible,
+    meant_key,
+    with_literals,
+)
 from dpquery.sql.bind.expressions import chain
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.bind.semi_joins import said_of
@@ -36,6 +47,7 @@ _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
 }
 _WIDEST = 40
 """Longer conditions are not repeated beside the caret."""
+_CLAMPED = "conditions see values clamped to their bounds;"
 _DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
 _ARITHMETIC = (*_DIVISIONS, exp.Add, exp.Sub, exp.Mul, exp.Neg)
 
@@ -63,7 +75,7 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
 
 
 def refuse_contradictions(frontier: Frontier, source: Source) -> None:
-    """Refuse rows of which none can be there: what WHERE and FILTER say excludes itself.
+    """Refuse rows of which none can be there: what conditions say excludes itself, or bounds.
 
     Raises:
         PlanRefused: DPQ408.
@@ -72,11 +84,17 @@ def refuse_contradictions(frontier: Frontier, source: Source) -> None:
         if isinstance(node, Filter):
             _require_possible(source, said_of(node))
     for call in frontier.calls:
-        if call.condition is not None:
-            _require_possible(source, said_of(frontier.relation), call.condition)
+        asked = (one.expr for one in call.inputs if one.expr.type == BOOLEAN)
+        for condition in (call.condition, *asked):
+            if condition is not None:
+                _require_possible(source, said_of(frontier.relation), condition)
 
 
 def _require_possible(source: Source, *conditions: Expr | None) -> None:
+    for condition in conditions:
+        never = None if condition is None else impossible(condition)
+        if never is not None:
+            _refuse_beyond(never, source)
     found = contradiction(*conditions)
     if found is None:
         return
@@ -93,11 +111,45 @@ def _require_possible(source: Source, *conditions: Expr | None) -> None:
     _refuse(part.span, f"no row meets this{said}", remedy)
 
 
+def _refuse_beyond(part: Expr, source: Source) -> NoReturn:
+    """Refuse a condition that no value within bounds and keys meets; offer the nearest one."""
+    label, remedy = _nearest(part, source)
+    read = columns_of(part).values()
+    clamped = any(column.clamped and column.bounded for column in read)
+    span = reduce(or_, (one.span for one in children(part)), part.span)
+    _refuse(span, label, remedy, (_CLAMPED,) if clamped else ())
+
+
+def _nearest(part: Expr, source: Source) -> tuple[str, str]:
+    """Say what the values of a condition's expression are, and write one that some meet."""
+    compared = with_literals(part)
+    if compared is None:
+        return "no row meets this", "TRUE"
+    _, expr, options = compared
+    written, range_ = source.snippet(expr.span), implied(expr)
+    key = meant_key(expr, options)
+    if key is not None and isinstance(expr, ColumnRef):
+        keys = listed(map(value_text, expr.keys or ()), key)
+        typed = "'{}'".format(key.replace("'", "''"))
+        return f"the keys of {written} are {keys}", f"{written} = {typed}"
+    low, high = range_.low, range_.high
+    ends = written_ends(range_, expr.type)
+    if low is None or high is None or any("…" in end for end in ends):
+        return "no row meets this", "TRUE"
+    label, places = f"{written} is {ends[0]} to {ends[1]} here", [o.domain for o in options]
+    first, last = ends if expr.type.numeric else (f"'{end}'" for end in ends)
+    if all(place.low is not None and place.low >= high for place in places):
+        return label, f"{written} >= {last}"
+    if all(place.high is not None and place.high <= low for place in places):
+        return label, f"{written} <= {first}"
+    return label, "TRUE"
+
+
 def _names(part: Expr, source: Source) -> set[str]:
     return {source.snippet(column.span) for column in columns_of(part).values()}
 
 
-def refuse_beyond(offset: exp.Offset, rows: int, spans: Spans) -> None:
+def refuse_offset(offset: exp.Offset, rows: int, spans: Spans) -> None:
     """Refuse to leave out as many rows of a released table as it has, or more.
 
     Raises:
@@ -185,9 +237,9 @@ def _clause(word: str, clause: exp.Limit | exp.Offset, spans: Spans) -> Span:
     return Span(spans.source.text.upper().rfind(word, 0, number.start), number.end)
 
 
-def _refuse(span: Span, label: str, remedy: str) -> NoReturn:
+def _refuse(span: Span, label: str, remedy: str, reasons: tuple[str, ...] = ()) -> NoReturn:
     title, why = (
         "the answer could not contain anything",
         "it would be charged, and tell nothing.",
     )
-    raise refusal("DPQ408", title, span, label, why, remedy)
+    raise refusal("DPQ408", title, span, label, (*reasons, why), remedy)

@@ -125,7 +125,7 @@ def test_the_types_of_an_answer_are_those_of_the_language(cursor):
     ("condition", "value", "written"),
     [
         ("age = ?", 30, "30"),
-        ("age = ?", -5, "-5"),
+        ("person_id = ?", -5, "-5"),
         ("remote = ?", True, "TRUE"),
         ("rating = ?", Decimal("2.50"), "2.50"),
         ("rating = ?", Fraction(5, 2), "2.5"),

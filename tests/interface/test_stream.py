@@ -104,7 +104,7 @@ def test_what_is_not_a_count_is_refused_and_costs_nothing(
     with pytest.raises(error) as refused:
         stream.ask(table, where)
     assert refused.value.budget == "unchanged; 2 of 2 left"
-    assert stream.ask("staff", "age < 0") in {True, False}
+    assert stream.ask("staff", "age < 19") in {True, False}
 
 
 def test_a_stream_beyond_the_budget_is_refused_before_anything_is_read(session: Session):

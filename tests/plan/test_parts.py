@@ -132,11 +132,11 @@ def test_the_parts_that_a_query_is_charged_on(query: str, expected: list[int] | 
         (Column("flag", BOOLEAN, per_unit=1), "flag = TRUE", [1]),
         (Column("flag", BOOLEAN, per_unit=1), "flag OR v > 1", None),
         (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 9", [0]),
-        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 12", [2]),
+        (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 5", [2]),
         (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v IN (1, 9, 2)", None),
         (Column("v", INTEGER, Bounds(0, 9), (9, 1), per_unit=1), "v = 1.0", None),
         (Column("d", DATE, None, (date(2020, 1, 2),), per_unit=1), "d = '2020-01-02'", [0]),
-        (Column("k", TEXT, None, ("ab",), max_length=2, per_unit=1), "k = 'abc'", [1]),
+        (Column("k", TEXT, None, ("ab",), max_length=2, per_unit=1), "k = 'xyz'", [1]),
     ],
 )
 def test_parts_are_told_by_the_values_that_a_scan_sees(parting, where, expected):

@@ -63,4 +63,4 @@ def test_found_bounds_say_from_how_many_rows_on_a_size_is_seen(session, limit):
             assert number(r"fewer than ([\d,]+) rows", found[0]) == told
             assert f"as {limit} rows of a person_id count" in found[0]
         else:
-            assert any("too few rows to find bounds" in note for note in notes)
+            assert any("no bounds were found" in note for note in notes)

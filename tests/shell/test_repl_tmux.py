@@ -138,7 +138,7 @@ def test_a_long_answer_is_paged_and_a_wide_one_cut(terminal: Tmux):
     terminal.enter(
         "SELECT age, dept, DP_COUNT(*, eps=0.25) AS n FROM staff GROUP BY age, dept;"
     )
-    terminal.sees(" age dept n 95% within")
+    terminal.sees(" age dept n noise ±")
     terminal.press("q")
     terminal.sees("budget: 1.75 of 2 left", "dp>")
     terminal.enter("SHOW LEDGER;")

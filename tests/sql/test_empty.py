@@ -92,6 +92,53 @@ def test_the_part_that_excludes_another_is_named_and_both_are_offered(session):
     assert caught.value.diagnostic.remedy == ("age BETWEEN 40 AND 50",)
 
 
+@pytest.mark.parametrize(
+    ("condition", "offered"),
+    [
+        ("salary > 200000", "salary >= 200000"),
+        ("bonus > 50000", "bonus >= 50000"),
+        ("200 < age", "age >= 70"),
+        ("age = 3", "age <= 18"),
+        ("age BETWEEN 100 AND 200", "age >= 70"),
+        ("rating IN (7, 8)", "rating >= 5"),
+        ("hired > '2026-01-01'", "hired >= '2025-12-31'"),
+        ("age + 1 > 500", "age + 1 >= 71"),
+        ("EXTRACT(month FROM hired) = 13", "EXTRACT(month FROM hired) >= 12"),
+        ("NOT age <= 70", "TRUE"),
+        ("(age > 200 OR age < 3)", "TRUE"),
+        ("dept = 'Eng'", "dept = 'eng'"),
+        ("dept IN ('Eng', 'x')", "dept = 'eng'"),
+    ],
+)
+def test_what_nothing_within_bounds_or_keys_meets_is_refused_with_the_nearest(
+    session, condition, offered
+):
+    filtered = f"SELECT DP_COUNT(*, eps=0.001) FILTER (WHERE {condition}) FROM staff"
+    for query in (f"{COUNT} WHERE remote AND {condition}", filtered):
+        with pytest.raises(QueryRefused) as caught:
+            session.explain(query)
+        assert caught.value.code == "DPQ408"
+        assert caught.value.diagnostic.remedy == (offered,)
+        assert code_of(session, query.replace(condition, offered)) == "accepted"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "salary >= 200000",
+        "age > 200 OR remote",
+        "NOT age > 200",
+        "dept <> 'Eng'",
+        "dept IN ('Eng', 'hr')",
+        "dept = 'board'",  # keys are groups; rows may hold other values
+        "person_id = -5",
+        "age <= 18",
+    ],
+)
+def test_what_something_may_meet_is_accepted(session, condition):
+    assert code_of(session, f"{COUNT} WHERE {condition}") == "accepted"
+
+
 def test_of_another_name_inside_a_subquery_no_condition_is_offered(session):
     inner = "(SELECT person_id, age AS years FROM staff WHERE age > 50)"
     query = f"SELECT DP_COUNT(*, eps=0.001) FROM {inner} WHERE years < 40"

@@ -12,7 +12,7 @@ from dpquery.errors import refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.groups import groupings_in
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
-from dpquery.sql.empty_answers import refuse_beyond
+from dpquery.sql.empty_answers import refuse_offset
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
@@ -68,7 +68,7 @@ class Select:
             if self._args.get(slot) is not None:
                 sql += row_count(self._args[slot].expression, slot, self._spans)
         if self._args.get("offset") is not None and isinstance(stage, FrontierRows):
-            refuse_beyond(self._args["offset"], stage.most, self._spans)
+            refuse_offset(self._args["offset"], stage.most, self._spans)
         columns = self._columns(distinct=apart)
         made = sum(column.grown for column in columns)
         base.opener.require_texts(made, self._spans.of(self._select))

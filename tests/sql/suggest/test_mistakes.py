@@ -225,7 +225,7 @@ MISTAKES = [
     (f"{STAFF}age IN ('30', '40')", "age IN ('30', '40')"),
     (f"{STAFF}age IN (salary, 30)", "age IN (salary, 30)"),
     (f"{STAFF}dept + 1 > 3", "dept"),
-    (f"{STAFF}-dept = 3", "dept"),
+    (f"{STAFF}-dept < 3", "dept"),
     (f"{STAFF}age", "age"),
     (f"{STAFF}age = dept", "age = dept"),
     ("SELECT DP_COUNT(*, eps=0.1) FROM visits WHERE at > 2024", "at > 2024"),
