@@ -56,6 +56,8 @@ from dpquery.sql.commands import (
 from dpquery.sql.parse.literals import misfit
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
+from dpquery.sql.suggest.dialects import with_accepted_queries
+from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.stream import Stream, StreamState, count_of, not_limited, start_stream
 
 
@@ -147,7 +149,21 @@ class Session:
                     continue
 
     def _plan(self, source: Source, price: Loss | None = None) -> Plan:
-        """Take a query through the stages that look at nothing but the policy."""
+        """Take a query through the stages that look at nothing but the policy.
+
+        What a refusal offers goes through them too, so that it is accepted when it is pasted.
+        """
+        try:
+            return self._planned(source, price)
+        except QueryRefused as refused:
+            refused.diagnostic = with_accepted_queries(
+                refused.diagnostic,
+                lambda offered: self._planned(offered, price),
+                query_of_policy(self._policy),
+            )
+            raise
+
+    def _planned(self, source: Source, price: Loss | None) -> Plan:
         parsed = parse(source)
         bound = bind(parsed, self._policy, self._public, price)
         checked = check(bound, self._policy)

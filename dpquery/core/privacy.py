@@ -113,7 +113,7 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
 
 def _plain(scaled: int, places: int) -> str:
     sign, text = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(places + 1, "0")
-    if places > 6 and len(text.lstrip("0")) <= 4:
+    if places > 5 and len(text.lstrip("0")) <= 4:
         first, others = text.lstrip("0")[:1], text.lstrip("0")[1:]
         mantissa = first + ("." + others if others else "")
         return f"{sign}{mantissa}e-{places - len(others)}"

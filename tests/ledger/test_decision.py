@@ -95,7 +95,7 @@ def test_a_charge_without_a_call_to_print_still_has_a_remedy():
 def test_delta_has_its_own_code_and_offers_no_epsilon():
     error = refusal(gaussian("0.5", "1e-6"), limits(delta="1e-7"), totals(charges=0))
     assert error.code == "DPQ503"
-    assert error.diagnostic.title == "this query needs a delta of 0.000001, and 1e-7 is left"
+    assert error.diagnostic.title == "this query needs a delta of 1e-6, and 1e-7 is left"
     assert (error.asked, error.left) == (Fraction(1, 10**6), Fraction(1, 10**7))
     both = refusal(gaussian("50", "1e-6"), limits(delta="1e-7"), Totals())
     assert both.code == "DPQ501"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, compress, product
-from math import prod
+from math import ceil, floor, prod
 from typing import NoReturn
 
 from sqlglot import TokenType
@@ -19,21 +19,22 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
-from dpquery.core.types import INT64, INTEGER, Kind
+from dpquery.core.types import INT64, INTEGER, Interval, Kind
 from dpquery.errors import Worded, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
 from dpquery.ir.query import Call, Finding, Key
-from dpquery.policy.model import Column
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
-from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, nulls_of
+from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, implied, nulls_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.options import LEAST_DELTA
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.suggest.queries import query_about
 
 MOST_SETS = 64
 _SETS = exp.Rollup | exp.Cube | exp.GroupingSets
@@ -202,7 +203,7 @@ class Keys:
         if expr not in self._keys and self._is_selected(expr):
             self._keys[expr] = self._selected(value, self.rows.spans.of(node), column)
         if expr not in self._keys:
-            self._keys[expr] = self._listed(expr, self.rows.spans.of(node), column)
+            self._keys[expr] = self._listed(expr, value, self.rows.spans.of(node), column)
         return self._keys[expr].column
 
     def _is_selected(self, expr: Expr) -> bool:
@@ -230,12 +231,12 @@ class Keys:
         finding = Finding(self.find(call), most_of(call) + rest)
         return Key(expr.span, column, expr, (), finding, rest)
 
-    def _listed(self, expr: Expr, shown: Span, column: str) -> Key:
+    def _listed(self, expr: Expr, node: exp.Expr, shown: Span, column: str) -> Key:
         """Make a key of an expression whose values are public."""
         facts = facts_of(self.rows.where)
         values = None if isinstance(expr, Literal) else values_of(expr, facts)
         if values is None:
-            self._private(expr, shown)
+            self._private(expr, node, shown)
         self._check_shown(expr, values, shown)
         return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
 
@@ -259,11 +260,30 @@ class Keys:
         offered = (remedy, "this is the furthest that a column can hold")
         raise refusal("DPQ205", title, typed or span, label, why, offered)
 
-    def _private(self, expr: Expr, span: Span) -> NoReturn:
+    def _is_division(self, node: exp.Expr) -> bool:
+        """Return whether a group is made by /, of what // could divide."""
+        return isinstance(node, exp.Div) and self.rows.bind(node.this).type == INTEGER
+
+    def _per_unit(self, table: Table, node: exp.Expr) -> tuple[str, ...]:
+        """Offer a query about each unit's rows, made one row by a subquery."""
+        unit = node.name
+        inner = query_about(table, "COUNT(*) AS n", groups=[unit])
+        query = f"SELECT DP_AVG(n, eps=0.5, bounds=[0, 100]) FROM ({inner})"
+        return query, "that asks about each unit; a single unit is never shown"
+
+    def _private(self, expr: Expr, node: exp.Expr, span: Span) -> NoReturn:
         table = self.rows.scope.table
         what, label, remedy = "this expression", "its values are not public", self._public()
-        if isinstance(expr, ColumnRef):
-            what, label = self.rows.spans.source.snippet(expr.span), "private grouping column"
+        if isinstance(expr, ColumnRef) or self.rows.scope.owns(node):
+            what, label = self.rows.spans.text(node), "private grouping column"
+        if self._is_division(node):  # as `age / 10`, which has fractions for values
+            text = self.rows.spans.text(node)
+            whole = self.rows.spans.source.text.replace(text, text.replace("/", "//"))
+            remedy = (whole, "in whole numbers: / makes fractions, // does not", *remedy)
+        elif self.rows.scope.owns(node):
+            remedy = self._per_unit(table, node)
+        elif isinstance(expr, ColumnRef):
+            what = self.rows.spans.source.snippet(expr.span)
             if example_values(expr.type):
                 remedy = (self._named_groups(expr),)
                 if expr.type.kind is not Kind.DOUBLE:
@@ -294,11 +314,14 @@ class Keys:
     def _named_groups(self, column: ColumnRef) -> str:
         """Write a WHERE that names the groups of a column, and keeps what it said before."""
         spans, where = self.rows.spans, self.select.args.get("where")
-        written = (
-            f"WHERE {spans.source.snippet(column.span)} IN ({example_values(column.type)})"
-        )
+        name = spans.source.snippet(column.span)
+        written = f"WHERE {name} IN ({example_values(column.type)})"
         if where is None:
             return written
+        low, high = _whole_ends(implied(column, facts_of(self.rows.where)))
+        if column.type == INTEGER and (low is not None or high is not None):
+            low = high - 9 if low is None and high is not None else low
+            written = f"WHERE {name} BETWEEN {low} AND {(low or 0) + 9}"
         return f"{written} AND {operand(where.this, spans)}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
@@ -309,6 +332,12 @@ class Keys:
         label = f"{' x '.join(f'{key.size:,}' for key in keys)} values"
         why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
         raise refusal("DPQ405", title, most.span, label, why, remedy)
+
+
+def _whole_ends(range_: Interval) -> tuple[int | None, int | None]:
+    """Return the whole numbers at both ends of a range, where it has ends."""
+    low, high = range_.low, range_.high
+    return None if low is None else ceil(low), None if high is None else floor(high)
 
 
 def _is_result(value: exp.Expr) -> bool:

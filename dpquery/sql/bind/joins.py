@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import QueryRefused
+from dpquery.errors import QueryRefused, refusal
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
     ColumnRef,
@@ -50,7 +50,7 @@ from dpquery.sql.bind.from_clause import (
     materialised,
     range_of,
 )
-from dpquery.sql.bind.scope import Member, Scope, fold
+from dpquery.sql.bind.scope import Member, Scope, fold, listed_names, written_name
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.joins import (
@@ -64,6 +64,7 @@ from dpquery.sql.suggest.joins import (
     refuse_twice,
     refuse_units,
 )
+from dpquery.sql.suggest.queries import COUNT, query_about
 
 
 def bind_from(
@@ -440,6 +441,7 @@ def all_of(span: Span, conditions: Sequence[Expr]) -> Expr | None:
 
 def equal_names(context: Context, before: Scope, member: Member, name: exp.Identifier) -> Expr:
     """Write USING (name) as an equality of the rows before with a relation."""
+    _require_shared(context, before, member, name)
     left = Conditions(before, context.spans)
     rows = Conditions(Scope((*before.members, member), before.table), context.spans)
     theirs = exp.column(name.copy(), table=exp.to_identifier(member.alias, quoted=True))
@@ -448,6 +450,24 @@ def equal_names(context: Context, before: Scope, member: Member, name: exp.Ident
         made.this.meta.update(name.meta)
     one, other = left.bind(ours), rows.bind(theirs)
     return rows.equal(context.spans.of(name), one, other)
+
+
+def _require_shared(
+    context: Context, before: Scope, member: Member, name: exp.Identifier
+) -> None:
+    """Require a name of USING on both sides; offer one that both have."""
+    theirs = Scope((member,), before.table)
+    if before.knows(name.name) and theirs.knows(name.name):
+        return
+    here = " or ".join(sorted(one.alias for one in before.members))
+    lacking = member.alias if before.knows(name.name) else here
+    known = [column for column in member.columns if before.knows(column)]
+    title = f"there is no column {name.name[:80]!r} in {lacking}"
+    why = "USING names columns that both sides of a join have."
+    columns = f"columns of {here}: {listed_names(before.columns)}"
+    first = written_name(known[0]) if known else query_about(before.table, COUNT)
+    remedy = (first, columns, f"columns of {member.alias}: {listed_names(theirs.columns)}")
+    raise refusal("DPQ204", title, context.spans.of(name), "not in both", why, remedy)
 
 
 def _turned(join: exp.Join) -> exp.Join:

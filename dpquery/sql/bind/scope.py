@@ -155,7 +155,10 @@ class Scope:
         ]
         if not found:
             here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
-            unknown_column(node, self.columns, node.table or here, span)
+            columns = self.columns
+            if node.table:
+                columns = [name for member in self._meant(node) for name in member.columns]
+            unknown_column(node, columns or self.columns, node.table or here, span)
         if len(found) > 1:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
@@ -278,7 +281,7 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
 _UNLISTED = Worded("not in the policy", "not in the file")
 _NO_COLUMN = Worded(
     "columns that the policy does not list do not exist for queries.",
-    "columns are those of the file whose types have a meaning here.",
+    "a file's columns can be asked about where their types are known here.",
 )
 
 
@@ -287,6 +290,8 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
     columns, name = list(known), node.name
     near = nearest(name, columns)
     offered = written_name(near or columns[0])
+    if node.table:
+        offered = f"{written_name(node.table)}.{offered}"
     why: str = _NO_COLUMN
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"

@@ -91,7 +91,7 @@ refused[DPQ205]: eps must be between 1e-9 and 1000000000
 1 | SELECT DP_COUNT(*, eps=0) FROM staff
   |                        ^ given as 0
 
-   why: outside this range the promise means nothing, or cannot be computed exactly.
+   why: outside this range the promise cannot be computed exactly.
    try: eps=0.5""",
     ),
     (
@@ -102,7 +102,7 @@ refused[DPQ206]: DP_COUNT has no argument epsilom
 1 | SELECT DP_COUNT(*, epsilom=0.5) FROM staff
   |                    ^^^^^^^^^^^ unknown argument
 
-   why: it takes eps, contribution_bounds_per_group, delta, max_groups_contributed, max_rows_contributed, mechanism, rho, weights.
+   why: it takes eps, contribution_bounds_per_group, delta, max_groups_contributed, max_rows_contributed, mechanism, rho, weight, weights.
    try: eps=0.5""",  # noqa: E501
     ),
     (

@@ -74,7 +74,8 @@ refused[DPQ302]: COUNT would be exact
   |        ^^^^^^^^^^^^ no noise is added here
 
    why: an exact result shows, when one person is added, that they were.
-   try: DP_COUNT(bonus, eps=0.5)""",
+   try: SELECT DP_COUNT(bonus, eps=0.5) FROM staff
+        or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement""",
     ),
 ]
 
