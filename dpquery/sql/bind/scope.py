@@ -269,15 +269,21 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     title = f"there is no table {shown[:80]!r} in this session"
     if not isinstance(node.this, exp.Identifier):
         title = "a function cannot be asked like a table"
-    why = (
-        "queries reach only the tables that the policy names;",
-        "no other file can be opened, by path or by a function.",
-    )
     tables = f"tables here: {listed_names(policy.tables, near)}"
     remedy = (f"FROM {written_name(offered)}", tables)
-    raise refusal("DPQ201", title, span, _UNLISTED, why, remedy)
+    raise refusal("DPQ201", title, span, _UNLISTED, _NO_OTHER_FILE, remedy)
 
 
+_NO_OTHER_FILE = (
+    Worded(
+        "queries reach only the tables that the policy names;",
+        "queries reach only the files that were opened; to join two files,",
+    ),
+    Worded(
+        "no other file can be opened, by path or by a function.",
+        'write a policy, or in Python connect({"people": ..., "visits": ...}).',
+    ),
+)
 _UNLISTED = Worded("not in the policy", "not in the file")
 _NO_COLUMN = Worded(
     "columns that the policy does not list do not exist for queries.",
