@@ -465,8 +465,8 @@ def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (
-        f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}:",
-        "it is enough if one of the two sums stays within its limit.",
+        f"so far epsilons add up to {epsilons}, and rho to {rho} of {most}:",
+        "a query is answered while either of the two sums keeps its limit.",
     )
 
 

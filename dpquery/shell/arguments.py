@@ -81,7 +81,7 @@ def _query_parser() -> ArgumentParser:
     text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
-    add("-f", **script, type=file, metavar="FILE", help="a file of statements, in its turn")
+    add("-f", **script, type=file, metavar="FILE", help="a file of statements; may be repeated")
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")

@@ -129,7 +129,7 @@ class Calls:
             if function is None or len(given) <= len(function.positional):
                 remedy = near + self.rows.spans.text(node)[len(name) :]
         known = listed([function.name for function in functions.ALL], near)
-        title, why = f"there is no function {name}", f"this build has {known}."
+        title, why = f"there is no function {name}", f"the DP_ functions are {known}."
         remedy = remedy or sample_call(functions.ALL[0], self.rows.scope.table)
         span = self.rows.spans.name(node)
         raise refusal("DPQ202", title, span, "unknown function", why, remedy)

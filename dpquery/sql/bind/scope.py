@@ -243,7 +243,7 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
 def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
     """Refuse a column that several relations of a query have."""
     title = f"{node.name[:80]} is a column of {' and of '.join(aliases)}"
-    why = "where several relations have a column, the name of one stands before it."
+    why = "where several tables have a column of that name, its table's name stands before it."
     remedy = f"{written_name(aliases[0])}.{written_name(node.name)}"
     raise refusal("DPQ211", title, span, "which one?", why, remedy)
 

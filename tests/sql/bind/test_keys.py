@@ -127,7 +127,7 @@ refused[DPQ101]: GROUP BY does not say by what
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY
   |                                        ^^^^^^^^ by what?
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY ALL""",
     ),
 ]
