@@ -172,8 +172,8 @@ def test_where_rho_leaves_more_it_says_so_and_offers_what_passes():
     assert error.diagnostic.title == "this query would spend 0.5, and 0.389229 is left"
     assert error.diagnostic.why == (
         "the policy's budget is 3; 2.20604636 is spent by 40 earlier queries.",
-        "epsilons add up to 3.7 by now, and rho to 0.1 of 0.175749908:",
-        "it is enough if one of the two sums stays within its limit.",
+        "so far epsilons add up to 3.7, and rho to 0.1 of 0.175749908:",
+        "a query is answered while either of the two sums keeps its limit.",
     )
     assert error.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.3892295)"
     pass_within(pure("0.3892295"), PARTED, MANY)
