@@ -57,6 +57,8 @@ from dpquery.sql.commands import (
 from dpquery.sql.parse.literals import misfit
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
+from dpquery.sql.suggest.dialects import with_accepted_queries
+from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.stream import Stream, StreamState, count_of, not_limited, start_stream
 
 
@@ -150,21 +152,27 @@ class Session:
                     continue
 
     def _plan(self, source: Source, price: Loss | None = None) -> Plan:
-        """Take a query through the stages that look at nothing but the policy."""
-        clause = respelled(source)
-        if clause is None:
-            return self._planned(source, price)
-        price = self._prices.of_clause(clause.stated, price)
-        clause.require_unit(self._policy)
+        """Take a query through the stages that look at nothing but the policy.
+
+        What a refusal offers goes through them too, so that it is accepted when it is pasted.
+        """
+        clause, given = respelled(source), {}
+        if clause is not None:
+            price = self._prices.of_clause(clause.stated, price)
+            clause.require_unit(self._policy)
+            source, given = clause.source, clause.given
         try:
-            return self._planned(clause.source, price, clause.given)
+            return self._planned(source, price, given)
         except QueryRefused as refused:
-            refused.source = clause.source
+            refused.source = source if clause is not None else None
+            refused.diagnostic = with_accepted_queries(
+                refused.diagnostic,
+                lambda offered: self._planned(offered, price, given),
+                query_of_policy(self._policy),
+            )
             raise
 
-    def _planned(
-        self, source: Source, price: Loss | None, given: Mapping[str, int] | None = None
-    ) -> Plan:
+    def _planned(self, source: Source, price: Loss | None, given: Mapping[str, int]) -> Plan:
         parsed = parse(source)
         bound = bind(parsed, self._policy, self._public, price, given)
         checked = check(bound, self._policy)

@@ -17,6 +17,7 @@ from answers. Stating the smaller of two converted losses instead, path by path,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
@@ -241,6 +242,8 @@ def _stopped(charge: Charge, code: str, title: str, *lines: tuple[str, ...]) -> 
     return BudgetRefused(diagnostic, asked, Fraction(0))
 
 
+_DELTA = re.compile(r"\bdelta\s*(?:=>|:=|=)\s*(\d[\d.eE-]*|\.\d+)", re.IGNORECASE)
+_FREE = ("SHOW LEDGER", "it lists what is paid for: asked again as it stands there, it is free")
 _PASTED_DIGITS = 12
 """Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
 
@@ -282,12 +285,14 @@ class _Request:
         asked, left = decimal_text(self.asked), decimal_text(limit.left.epsilon)
         spending = _spending(limit, "budget", limit.limit.epsilon, limit.spent.epsilon)
         only = "or, with weights='table' in each call, only {} is charged"
+        more = more_of(limit.name, "epsilon")
+        otherwise = (*_FREE, _otherwise(more)) if limit.charges else (more,)
         also = () if weighed is None else (only.format(weighed.named),)
         return self._refused(
             "DPQ501",
             f"this query would spend {asked}, and {left} is left",
             (spending, *_sums(limit, self.charge.touched), *self._parts(limit)),
-            (*(self._offer() or (more_of(limit.name, "epsilon"),)), *also),
+            (*(self._offer() or otherwise), *also),
         )
 
     def above_delta(self, limit: Standing, drawn: Fraction) -> BudgetRefused:
@@ -299,9 +304,19 @@ class _Request:
             self.charge.span,
             "asks for a delta as well",
             (spending, *_parted(limit)),
-            (more_of(limit.name, "delta"),),
+            self._less_delta(drawn, limit) or (more_of(limit.name, "delta"),),
         )
         return BudgetRefused(diagnostic, drawn, limit.left_of_delta)
+
+    def _less_delta(self, drawn: Fraction, limit: Standing) -> tuple[str, ...]:
+        """Return the statement with the most delta that fits, where one call states it."""
+        found, text = [*_DELTA.finditer(self.charge.query)], self.charge.query
+        if len(found) != 1 or limit.left_of_delta <= 0 or "\n" in text:
+            return ()
+        fits = limit.left_of_delta * Fraction(found[0][1]) / drawn
+        start, end = found[0].span(1)
+        less = f"{text[:start]}{decimal_text(Fraction(_pasted(fits)))}{text[end:]}"
+        return less, "that is the most that fits", _otherwise(more_of(limit.name, "delta"))
 
     def _refused(
         self, code: str, title: str, why: tuple[str, ...], remedy: tuple[str, ...]
@@ -450,14 +465,20 @@ def _sums(limit: Standing, touched: Touched | None) -> tuple[str, ...]:
     if not limit.summed:
         return (f"rho adds up to {rho} of {most} by now, and epsilons are not added up.",)
     return (
-        f"epsilons add up to {epsilons} by now, and rho to {rho} of {most}:",
-        "it is enough if one of the two sums stays within its limit.",
+        f"so far epsilons add up to {epsilons}, and rho to {rho} of {most}:",
+        "a query is answered while either of the two sums keeps its limit.",
     )
 
 
 def _parted(limit: Standing) -> tuple[str, ...]:
     converted = limit.ceiling.converted
     return (f"of it, {decimal_text(converted)} is kept to convert rho.",) if converted else ()
+
+
+def _otherwise(line: str) -> str:
+    """Write a line as one more way out."""
+    own = line.own if isinstance(line, Worded) else line
+    return Worded(f"or {line}", own and f"or {own}")
 
 
 def more_of(name: str, what: str) -> str:

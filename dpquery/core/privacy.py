@@ -98,8 +98,8 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
 
     >>> decimal_text(Fraction(1, 2)), decimal_text(Fraction(3)), decimal_text(Fraction(1, 3), 4)
     ('0.5', '3', '0.3333…')
-    >>> decimal_text(Fraction(1, 10**7))
-    '1e-7'
+    >>> decimal_text(Fraction(1, 10**7)), decimal_text(Fraction(1, 10**6))
+    ('1e-7', '1e-6')
     """
     if number.denominator == 1:
         return str(number.numerator)
@@ -113,7 +113,7 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
 
 def _plain(scaled: int, places: int) -> str:
     sign, text = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(places + 1, "0")
-    if places > 6 and len(text.lstrip("0")) <= 4:
+    if places - len(text.lstrip("0")) >= 5 and len(text.lstrip("0")) <= 4:
         first, others = text.lstrip("0")[:1], text.lstrip("0")[1:]
         mantissa = first + ("." + others if others else "")
         return f"{sign}{mantissa}e-{places - len(others)}"

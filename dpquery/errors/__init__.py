@@ -264,16 +264,17 @@ class SessionUnusable(DPQueryError):
     sqlstate = "08003"
 
 
+_CLOSED = "a closed session asks no more; its answers stay, and so does what it has spent."
+_FORKED = "a ledger and its noise belong to one process: a copy of them would be used twice."
+
+
 def unusable(*, closed: bool) -> SessionUnusable:
     """Report a session that was closed, or that came over a fork."""
     return SessionUnusable(
         Diagnostic(
             "DPQ801",
             "the session is closed" if closed else "the session belongs to another process",
-            why=(
-                "a ledger and its noise belong to one process: a copy of them would be used "
-                "twice.",
-            ),
+            why=(_CLOSED if closed else _FORKED,),
             remedy=("session = dpquery.connect(...)",),
         )
     )

@@ -6,6 +6,7 @@ of ours is imported here.
 
 from __future__ import annotations
 
+import difflib
 import re
 import string
 import textwrap
@@ -39,25 +40,50 @@ def pages() -> tuple[Code, ...]:
 
 
 def explain(topic: str) -> str:
-    """Return the page of a code (the number is enough), or of the documentation, as text.
+    """Return the page of a code (the number is enough), of a function, or of the documentation.
+
+    Without a topic, it is the list of pages.
 
     Raises:
-        LookupError: there is neither a code nor a page of that name.
+        LookupError: there is neither a code nor a function nor a page of that name.
     """
-    document = documents().get(topic.strip().lower())
-    if document is not None:
-        return document.read_text("utf-8").rstrip()
+    asked, found = topic.strip().lower().removesuffix(".md"), documents()
+    if not asked:
+        listed = "\n".join(f"    dpquery explain {name}" for name in sorted(found))
+        return f"pages:\n{listed}\n\nand codes, as DPQ301; functions, as DP_COUNT"
+    if asked in found:
+        return found[asked].read_text("utf-8").rstrip()
+    if function := _function(asked):
+        return function
     known = {page.code: page for page in pages()}
     wanted = "DPQ" + topic.strip().upper().removeprefix("DPQ")
     if wanted not in known:
-        raise LookupError(
-            f"there is no code {topic!r}; the nearest are {_nearest(wanted)}; "
-            f"pages are {', '.join(sorted(documents()))}"
-        )
+        raise LookupError(_unknown(topic, wanted, sorted(found)))
     page = known[wanted]
     parts = [f"{page.code}: {page.title}", _wrap(page.meaning)]
     parts += ["example:\n    " + page.example, _wrap("what to do: " + page.remedy)]
     return "\n\n".join(parts)
+
+
+def _function(name: str) -> str | None:
+    """Return the section about a function, with DP_ before its name or without."""
+    text = documents()["functions"].read_text("utf-8")
+    meant = name.upper().removeprefix("DP_")
+    found = re.search(rf"^## DP_{re.escape(meant)}\n.*?(?=\n##? |\Z)", text, re.M | re.S)
+    return None if found is None else found[0].rstrip()
+
+
+def _unknown(topic: str, wanted: str, names: list[str]) -> str:
+    """Say what there is instead of a topic: the nearest page, or codes and all pages."""
+    near = difflib.get_close_matches(topic.strip().lower(), names, n=1)
+    if near:
+        return f"there is no page {topic!r}: write dpquery explain {near[0]}"
+    if not any(char.isdigit() for char in topic):
+        return f"there is no page or function {topic!r}; pages are {', '.join(names)}"
+    return (
+        f"there is no code {topic!r}; the nearest are {_nearest(wanted)}; "
+        f"pages are {', '.join(names)}"
+    )
 
 
 def documents() -> dict[str, Path]:

@@ -188,7 +188,7 @@ class AdditiveRelease(Release):
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in units of the value."""
         if waiting:
-            most = "what one unit can change between the bounds"
+            most = "as much as the bounds allow"
             return in_terms_of(most, self.mechanism, self.distance)
         return Words(
             decimal_text(self.distance * self.unit, 4),

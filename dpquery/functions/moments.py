@@ -18,7 +18,6 @@ from itertools import product
 from math import comb, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
-from dpquery.core.privacy import decimal_text
 from dpquery.core.types import DOUBLE
 from dpquery.errors import refusal
 from dpquery.functions.additive import (
@@ -44,7 +43,7 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.functions.count_sum import both, present
-from dpquery.functions.quantize import code_of
+from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
@@ -184,8 +183,8 @@ class BernsteinRelease(Release):
         share = max(Fraction(high), scale) / row / 1000  # at least what damps it
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
         return Words(
-            f"{decimal_text(self.distance / row, 4)} in rows, all sums",
-            f"{decimal_text(scale / row, 4)} in rows, each sum",
+            f"{counted(self.distance / row, 'row')}, in each sum",
+            f"{counted(scale / row, 'row')}, in each sum",
             self.shape.error(share, width, times),
         )
 
@@ -273,7 +272,7 @@ class ChosenMeanRelease(Release):
         rate = self.mechanism.rate
         share = Fraction(tail_bound(1, rate, LEVEL), 1000)
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
-        noise = f"{decimal_text(1 / rate, 4)} in rows"
+        noise = counted(1 / rate, "row")
         return Words("1 in rows", noise, Mean().error(share, width, times))
 
 

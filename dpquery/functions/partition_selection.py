@@ -142,8 +142,8 @@ class KeysRelease(Release):
         """Return the amounts in units."""
         enough, moved = self.mechanism.enough, self.distance
         return Words(
-            "1 count, by 1" if moved == 1 else f"{moved} counts, each by 1",
-            f"none; a value of {enough(Fraction(1, 2)):,} units is shown half of the time",
+            "1, in 1 count" if moved == 1 else f"1, in each of {moved} counts",
+            f"none; {enough(Fraction(1, 2)):,} units show a value with probability 1/2",
             f"a value of {enough(LEVEL):,} units is shown",
         )
 

@@ -46,6 +46,7 @@ from dpquery.functions.quantize import (
     MAX_DRAWS,
     ValueRelease,
     bins_for,
+    counted,
     draw_groups,
     grid_of,
     histogram_for,
@@ -122,8 +123,8 @@ class QuantileRelease(ValueRelease):
         if waiting and not (isinstance(mechanism, SmoothQuantile) and mechanism.smooth):
             beside = f"{short(Fraction(steps, max(self.code.size, 1)))} times {WIDTH}"
         return Words(
-            f"{decimal_text(self.distance / Fraction(weight.scale), 4)} in ranks",
-            f"{decimal_text(1 / (mechanism.rate * weight.scale), 4)} in ranks",
+            counted(self.distance / Fraction(weight.scale), "rank"),
+            counted(1 / (mechanism.rate * weight.scale), "rank"),
             f"{error}, or {beside} beside such a value" if steps else error,
         )
 
@@ -253,9 +254,9 @@ class QuantilesRelease(ValueRelease):
         weight, mechanism = self.measure.weight, self.mechanism
         widths = [width / weight.scale for width in mechanism.widths]
         shown = dict.fromkeys(decimal_text(end, 4) for end in (min(widths), max(widths)))
-        moved = decimal_text(Fraction(self.distance, weight.scale), 4)
-        noise = f"{' to '.join(shown)} in ranks"
-        return Words(f"{moved} in weight of rows", noise, self._error())
+        moved = counted(Fraction(self.distance, weight.scale), "row")
+        noise = f"{' to '.join(shown)} ranks"
+        return Words(moved, noise, self._error())
 
     def _error(self) -> str:
         """Return how many rows of full weight the values are off."""

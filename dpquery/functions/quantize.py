@@ -324,7 +324,16 @@ class ValueRelease(Release):
 
 def in_rows(weight: Weight, amount: Fraction | int) -> str:
     """Write an amount of weight as rows."""
-    return f"{decimal_text(Fraction(amount, weight.scale), 4)} in rows"
+    return counted(Fraction(amount, weight.scale), "row")
+
+
+def counted(amount: Fraction, what: str) -> str:
+    """Write how many there are of something.
+
+    >>> counted(Fraction(1), "row"), counted(Fraction(5, 2), "rank")
+    ('1 row', '2.5 ranks')
+    """
+    return f"{decimal_text(amount, 4)} {what}{'' if amount == 1 else 's'}"
 
 
 # What all functions of ranks share: the grid, the weights, and the histograms of a group.

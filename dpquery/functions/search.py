@@ -149,7 +149,7 @@ class SearchRelease(FoundLimits):
         return Words(
             in_rows(weight, self.distance),
             f"{in_rows(weight, self.mechanism.scale)}, of each power of two",
-            f"told from {self.told_from:,} rows at one power of two on",
+            f"found where {self.told_from:,} rows lie between two powers of two",
         )
 
 

@@ -86,9 +86,8 @@ def explain(
         lines.append(f"guarantee    {guarantee}")
     for search, step in zip(plan.searches, found, strict=True):
         lines += _search(search, step)
-    for frontier, of_calls, sql in zip(plan.frontiers, drawn, scans, strict=True):
+    for frontier, of_calls in zip(plan.frontiers, drawn, strict=True):
         lines += _frontier(frontier, of_calls, policy)
-        lines += [f"scan         {sql}"] if of_calls else []
     lines += [*(f"note         {note}" for note in notes_of(plan)), *_parts(plan, policy)]
     most, rest = policy.budget.max_epsilon_per_query, _rest(standing, asked)
     if most is not None and charge.epsilon > most:
@@ -97,6 +96,8 @@ def explain(
     if failed:
         said = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
         lines.append(f"failures     {said}; after the last, nothing is read")
+    read = zip(plan.frontiers, scans, strict=True)
+    lines += [f"scan         {sql}" for frontier, sql in read if frontier.releases]
     if not policy.published:
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
@@ -168,7 +169,7 @@ def _wrapped(line: str) -> Iterator[str]:
 def _search(search: Search, step: Step) -> Iterator[str]:
     yield f"first        {step.function}, {search.release.where}"
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
-    yield f"  moved by   {step.sensitivity}"
+    yield f"  one unit   changes it by at most {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error}"
     yield "  kept       in the ledger: free for later calls of this analyst"
@@ -237,10 +238,10 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
         yield f"  values     {_shown(measure, call, groups)}"
     elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
-        yield f"  weights    {_limit(measure, call, groups)}, W = 2^{scale}"
+        yield f"  weights    {_limit(measure, call, groups)}, step 1/2^{scale}"
     elif step.weight.limit > 1:
         yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
-    yield f"  moved by   {step.sensitivity}"
+    yield f"  one unit   changes it by at most {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
 

@@ -61,6 +61,8 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     """
     paths = _named(source)
     if epsilon is None:
+        for name, texts in paths.items():
+            _at(f"the table {name}", _files, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
     most = read_argument(BUDGET["epsilon"], epsilon)
     limit = Loss(most, read_argument(BUDGET["delta"], delta))
@@ -171,7 +173,7 @@ def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
     shown = written(unit if isinstance(unit, str) else "user_id")
     return unsuited(
         "no epsilon is given",
-        "without a policy file nothing else says how much may be lost in all.",
+        "without a policy file nothing else says what the privacy budget in all is.",
         f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
     )

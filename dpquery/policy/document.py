@@ -122,6 +122,10 @@ class Document:
     text: str
 
 
+_MEANT = {"unit": "privacy_unit_column", "eps": "epsilon", "range": "bounds"}
+"""Keys by what other places call them: connect, queries, other tools."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """One table of the file; every read either understands the value or refuses it."""
@@ -149,7 +153,8 @@ class Section:
                 why = (
                     "a key that is not understood might have been a limit, so none is skipped."
                 )
-                near = nearest(key, known)
+                meant = _MEANT.get(key.lower())
+                near = meant if meant in known else nearest(key, known)
                 offer = () if near is None else (toml_key(near),)
                 here = f"known here: {listed(known, near)}"
                 raise self.refuse(key, Unfit(what, why, *offer, here, code="DPQ603"))

@@ -163,7 +163,7 @@ PRIVACY = Group("[privacy]", "What is protected.", (
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
 (
     Key("epsilon", values.read_budget, "1",
-        "is the most that may be lost in all; there is no default, and 0 allows no answer"),
+        "is the privacy budget in all; there is no default, and 0 allows no answer"),
     Key("rho", values.read_budget, "0.05",
         "limits the sum of rho (zCDP) in place of epsilon; 0 allows no answer",
         excludes=(Beside("epsilon", "under rho no epsilons are added up; under epsilon and "

@@ -321,7 +321,8 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
     return contradiction(
         f"names a column that is not listed: {unit}",
-        f"its type has to be known before any data is read. Listed: {listed(able, near)}.",
+        "its type has to be known before any data is read. "
+        f"Columns that can name a unit: {listed(able, near)}.",
         *(meant if near else ()),
         'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
         f'{toml_key(unit)} = {{ type = "integer" }}    '

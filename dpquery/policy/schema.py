@@ -206,7 +206,7 @@ def _differs(name: str, declared: Type, schema: Schema, path: Path | None) -> st
 
 
 _HEAD = """\
-# A policy: what may be asked of these tables, and how much may be lost in all.
+# A policy: what may be asked of these tables, and the privacy budget in all.
 # Drafted from the schema of {file}; no row was read.
 
 [privacy]

@@ -350,7 +350,11 @@ def read_keys(
 ) -> tuple[Value, ...]:
     if not isinstance(value, list) or not value:
         what = f"must be a list that is not empty, not {written(value)}"
-        raise Unfit(what, "an empty list would say nothing.", meant=_example(type_))
+        if isinstance(value, list):
+            raise Unfit(what, "an empty list would say nothing.", meant=_example(type_))
+        alone = isinstance(value, str | int | date)
+        meant = f"[{written(value)}]" if alone else _example(type_)
+        raise Unfit(what, "one key is a list as well.", meant=meant)
     if len(value) > KEYS_MAX:
         why = "each key is a row of the answer, whether or not the data has it."
         raise Unfit(f"has more than {KEYS_MAX} values", why, "fewer keys, or none")

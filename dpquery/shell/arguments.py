@@ -5,15 +5,17 @@ Numbers stay text on their way to `connect`, which reads them exactly (I8).
 
 from __future__ import annotations
 
+import re
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
+from dpquery.errors import DPQueryError, PolicyInvalid, nearest
 from dpquery.present import FORMATS
 
 _MORE = """\
@@ -43,6 +45,7 @@ in dpquery, 130 interrupted.
 """
 
 
+VERBS = ("demo", "explain", "ledger", "policy")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
 """Suffixes of files that tables are written to."""
@@ -78,7 +81,7 @@ def _query_parser() -> ArgumentParser:
     text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
-    add("-f", **script, type=file, metavar="FILE", help="a file of statements, in its turn")
+    add("-f", **script, type=file, metavar="FILE", help="a file of statements; may be repeated")
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")
@@ -111,15 +114,64 @@ def of_one_file(parser: ArgumentParser, name: str, argv: Sequence[str]) -> Names
     """Read a command line that names one file, or a glob that no shell has expanded."""
     options, rest = parser.parse_known_args(argv)
     if rest and not any(word.startswith("-") for word in rest):
-        first = PurePath(getattr(options, name))
-        glob = shlex.quote(str(first.parent / f"*{first.suffix}"))
-        raise UsageError(
-            f"one source is asked, and {rest[0]} is another; "
-            f"many files are one table by a glob in quotes: {parser.prog} {glob}"
-        )
+        raise UsageError(_of_several(parser.prog, getattr(options, name), rest[0]))
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options
+
+
+def _of_several(program: str, first: str, second: str) -> str:
+    """Say what was meant by two words where one source is expected."""
+    if any(char.isspace() for char in second):
+        asked = f"{program} {shlex.quote(first)} -c {shlex.quote(second)}"
+        return f"write -c before the query: {asked}"
+    meant = nearest(first, VERBS, 0.7)
+    if meant is not None and not PurePath(first).suffix:
+        return f"there is no command {first}: did you mean {meant}?"
+    path = PurePath(first)
+    glob = shlex.quote(str(path.parent / f"*{path.suffix}"))
+    several = f"many files are one table by a glob in quotes: {program} {glob}"
+    if program == "dpquery":
+        several += "; to join two files write a policy, or in Python connect({...})"
+    return f"one source is asked, and {second} is another; {several}"
+
+
+_PYTHON = {
+    r'dpquery\.connect\("([^"]+)", (.*)\)$': r"dpquery \1 \2",
+    r'\bbounds=\{"?([^":{}]+)"?: \("?([^",]+)"?, "?([^")]+)"?\)\}': r"--bounds \1=\2:\3",
+    r'\bbounds\["([^"]+)"\]': r"--bounds \1",
+    r"\brows_per_unit(?:=1)?\b": "--rows-per-unit 1",
+    r"\bmax_rows_contributed(?:=|\b)": "--rows ",
+    r'(?<![\w-])(unit|epsilon|delta|analyst|ledger|neighbours)="?([^",\s]+)"?,?': r"--\1 \2",
+    r"^(unit|epsilon|delta|analyst|ledger|neighbours)=?(?= )": r"--\1",
+    r"(?<=lack of )unit=": "--unit",
+    r" +(?= )|,? in Python .*$|^on the command line: .*$": "",
+}
+"""How arguments of `connect` are written on the command line, in the order of reading."""
+
+
+def in_options(text: str) -> str:
+    """Write a line about arguments of `connect` as the command line has them.
+
+    >>> in_options('unit="person_id"'), in_options('bounds={"age": (0, 100)}')
+    ('--unit person_id', '--bounds age=0:100')
+    """
+    for python, option in _PYTHON.items():
+        text = re.sub(python, option, text)
+    return text.strip()
+
+
+def worded(fault: DPQueryError) -> DPQueryError:
+    """Return a fault in the words of the command line: it says options, not arguments."""
+    found = fault.diagnostic
+    if isinstance(fault, PolicyInvalid) and fault.file is None:
+        title = in_options(found.title)
+        remedy = tuple(filter(None, map(in_options, found.remedy)))
+        fault.diagnostic = replace(found, title=title, remedy=remedy)
+    else:
+        remedy = tuple(re.sub(r", in Python .*$", "", line) for line in found.remedy)
+        fault.diagnostic = replace(found, remedy=remedy)
+    return fault
 
 
 def _format_of(out: str | None) -> str:
@@ -141,7 +193,12 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
     parser = ArgumentParser(" ".join(("dpquery", *words)), allow_abbrev=False)
     if argument is not None:
         said = _ARGUMENTS.get(words, "a policy (.toml)")
-        parser.add_argument("argument", metavar=argument, help=said)
+        parser.add_argument(
+            "argument",
+            metavar=argument,
+            help=said,
+            nargs="?" if words == ("explain",) else None,
+        )
     _add_options(words[-1], parser.add_argument)
     if words[-1] == "grant":
         how = parser.add_mutually_exclusive_group(required=True)
@@ -166,7 +223,7 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
 
 
 _ARGUMENTS = {
-    ("explain",): "a code, such as DPQ301, or a page, such as tutorial",
+    ("explain",): "a code, such as DPQ301, a page, such as tutorial, or a function",
     ("policy", "init"): "a Parquet file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""

@@ -21,7 +21,13 @@ from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
-from dpquery.shell.arguments import Part, UsageError, connect_settings
+from dpquery.shell.arguments import (
+    Part,
+    UsageError,
+    connect_settings,
+    in_options,
+    worded,
+)
 from dpquery.shell.console import clock, reading
 from dpquery.shell.context import Statement, statements
 
@@ -74,7 +80,7 @@ def ask(options: Namespace, connect: Connect) -> int:
                 with clock(reading(statement.text), sys.stdout):
                     answer = session.sql(statement.text)
             except DPQueryError as fault:
-                say(fault)
+                say(worded(fault))
                 code = fault.exit_code
             except KeyboardInterrupt as stop:
                 say(stopped(stop))
@@ -212,7 +218,7 @@ def _comment(answer: Answer, noted: set[str]) -> None:
     """Write what belongs to an answer but is no data; each note once."""
     for note in answer.notes:
         if note not in noted:
-            say(f"note: {visible(note)}")
+            say(f"note: {visible(in_options(note))}")
     noted.update(answer.notes)
     if answer.budget:
         say(f"budget: {answer.budget}")

@@ -18,10 +18,12 @@ from dpquery.core.source import visible
 from dpquery.errors import DPQueryError, ExitCode, QueryRefused
 from dpquery.errors.pages import explain
 from dpquery.shell.arguments import (
+    VERBS,
     UsageError,
     asked,
     of_one_file,
     verb_parser,
+    worded,
 )
 from dpquery.shell.batch import (
     Connect,
@@ -107,7 +109,7 @@ def _reply(query: str, session: Session) -> str:
 
 def _explain(options: Namespace) -> int:
     try:
-        show(explain(options.argument))
+        show(explain(options.argument or ""))
     except LookupError as error:
         raise UsageError(error.args[0]) from None
     return ExitCode.ANSWER
@@ -145,7 +147,7 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
     **{("ledger", verb): ("POLICY", verb) for verb in _LEDGER_VERBS},
 }
 """What each takes, and what runs it: a function here, or one of `subcommands` by its name."""
-FIRST_WORDS = frozenset({"explain", "policy", "ledger"})
+FIRST_WORDS = frozenset(VERBS) - {"demo"}
 
 
 def run_verb(argv: list[str]) -> int:
@@ -183,7 +185,7 @@ def main(argv: Sequence[str], connect: Connect = open_session) -> int:
     try:
         code = _run(list(argv), connect)
     except DPQueryError as error:
-        say(error)
+        say(worded(error))
         code = error.exit_code
     except UsageError as error:
         say(f"dpquery: {error}")

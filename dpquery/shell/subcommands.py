@@ -214,6 +214,11 @@ def _amount(text: str, option: str) -> Fraction:
 @contextmanager
 def _opened(file: str, *, looking: bool = False) -> Iterator[tuple[Policy, Ledger]]:
     """Open the ledger of a policy: to order is to make one, and to look is not."""
+    if not file.lower().endswith(".toml"):
+        raise UsageError(
+            "name the policy whose ledger it is, such as policy.toml; without one, write "
+            f'dpquery FILE --ledger {file} -c "SHOW LEDGER", FILE being what it is about'
+        )
     policy = load_policy(file)
     if looking and not ledger_exists(policy.ledger):
         raise UsageError(f"nothing has been charged under {file} yet: there is no ledger")

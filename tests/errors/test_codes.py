@@ -59,7 +59,7 @@ def test_a_code_may_be_written_in_short(written: str):
     assert explain(written) == explain("DPQ301")
 
 
-@pytest.mark.parametrize(("unknown", "near"), [("DPQ399", "DPQ401"), ("x", "DPQ101")])
+@pytest.mark.parametrize(("unknown", "near"), [("DPQ399", "DPQ401"), ("0", "DPQ101")])
 def test_an_unknown_code_is_answered_with_the_nearest(unknown: str, near: str):
     with pytest.raises(LookupError, match=f"there is no code '{unknown}'.*{near}"):
         explain(unknown)

@@ -316,5 +316,5 @@ def test_a_tree_loses_exactly_its_epsilon_at_the_farthest(
 def test_explain_speaks_of_rows_and_not_of_weights() -> None:
     facts = World(CODES, 1, 5, True).facts(SUBSTITUTE)
     found = plan(call("DP_QUANTILE", column(INTEGER, 0, 9), order=QUARTILES), facts)
-    assert found.step().sensitivity == "10 in weight of rows"
-    assert found.step().noise_scale == "10 in ranks"
+    assert found.step().sensitivity == "10 rows"
+    assert found.step().noise_scale == "10 ranks"

@@ -122,7 +122,7 @@ def test_a_closed_session_says_so_and_its_answers_outlive_it(session: Session):
         str(caught.value)
         == """\
 failed[DPQ801]: the session is closed
-   why: a ledger and its noise belong to one process: a copy of them would be used twice.
+   why: a closed session asks no more; its answers stay, and so does what it has spent.
    try: session = dpquery.connect(...)"""
     )
 

@@ -165,7 +165,7 @@ def test_the_limits_hold_for_the_epsilon_of_a_statement(session: Session):
 def test_groups_that_are_not_public_are_found_where_there_is_a_delta(session: Session):
     query = "SELECT person_id + 0 AS d, COUNT(*) AS n FROM visits GROUP BY d"
     shown = " ".join(str(session.explain(query, eps=2)).partition("\ncharge")[0].split())
-    assert "GROUP BY DP_KEYS(person_id + 0, eps=1, delta=0.000001)" in shown
+    assert "GROUP BY DP_KEYS(person_id + 0, eps=1, delta=1e-6)" in shown
     two = "SELECT minutes * minutes AS m, COUNT(*) AS n FROM visits GROUP BY m"
     rows = session.sql(two, eps=20, delta="1e-5").rows
     squares = {row[0] for row in rows}

@@ -95,7 +95,7 @@ def test_a_charge_without_a_call_to_print_still_has_a_remedy():
 def test_delta_has_its_own_code_and_offers_no_epsilon():
     error = refusal(gaussian("0.5", "1e-6"), limits(delta="1e-7"), totals(charges=0))
     assert error.code == "DPQ503"
-    assert error.diagnostic.title == "this query needs a delta of 0.000001, and 1e-7 is left"
+    assert error.diagnostic.title == "this query needs a delta of 1e-6, and 1e-7 is left"
     assert (error.asked, error.left) == (Fraction(1, 10**6), Fraction(1, 10**7))
     both = refusal(gaussian("50", "1e-6"), limits(delta="1e-7"), Totals())
     assert both.code == "DPQ501"
@@ -172,8 +172,8 @@ def test_where_rho_leaves_more_it_says_so_and_offers_what_passes():
     assert error.diagnostic.title == "this query would spend 0.5, and 0.389229 is left"
     assert error.diagnostic.why == (
         "the policy's budget is 3; 2.20604636 is spent by 40 earlier queries.",
-        "epsilons add up to 3.7 by now, and rho to 0.1 of 0.175749908:",
-        "it is enough if one of the two sums stays within its limit.",
+        "so far epsilons add up to 3.7, and rho to 0.1 of 0.175749908:",
+        "a query is answered while either of the two sums keeps its limit.",
     )
     assert error.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.3892295)"
     pass_within(pure("0.3892295"), PARTED, MANY)

@@ -47,14 +47,14 @@ table        visits
 unit         person_id; neighbours add-remove
 DP_COUNT(*, eps=0.1)
   mechanism  laplace, for a loss of 0.1
-  weights    k = 10 rows of a unit in full (from the policy), W = 2^32
-  moved by   10
+  weights    k = 10 rows of a unit in full (from the policy), step 1/2^32
+  one unit   changes it by at most 10
   noise      100
   error      ± 300 (95 %)
-scan         the scan
 note         each person_id counts for at most 10 rows; a person_id with more
              is under-counted; ± is the noise only (95 %)
-budget       2 left; 1.9 after it"""
+budget       2 left; 1.9 after it
+scan         the scan"""
     )
 
 
@@ -117,7 +117,7 @@ budget       2 left; 1.9 after it"""
             "SELECT DP_AVG(salary, eps=1) FROM staff",
             "  error      ± 599 over 1,000 rows (95 %)",
         ),
-        ("SELECT DP_MEDIAN(salary, eps=1) FROM staff", "  noise      1 in ranks"),
+        ("SELECT DP_MEDIAN(salary, eps=1) FROM staff", "  noise      1 rank"),
         (
             "SELECT DP_COUNT(*, eps=1) FROM staff",
             "unit         person_id, one row each (declared); neighbours add-remove",
@@ -127,14 +127,17 @@ budget       2 left; 1.9 after it"""
             "SELECT DP_KEYS(dept, eps=1, delta=1e-7) FROM staff",
             "budget       2 left; delta 0 left, too little for it",
         ),
-        ("SELECT DP_KEYS(dept, eps=1, delta=1e-7) FROM staff", "  moved by   1 count, by 1"),
+        (
+            "SELECT DP_KEYS(dept, eps=1, delta=1e-7) FROM staff",
+            "  one unit   changes it by at most 1, in 1 count",
+        ),
         (
             PER_GROUP.format("contribution_bounds_per_group=(-1, 99)"),
             "  totals     -1 to 99 of a unit in a group (from the query)",
         ),
         (
             PER_GROUP.format("contribution_bounds_per_group=(0, 9), max_groups_contributed=2"),
-            "  weights    g = 2 groups of a unit in full (from the query), W = 2^32",
+            "  weights    g = 2 groups of a unit in full (from the query), step 1/2^32",
         ),
         (
             PER_GROUP.format("contribution_bounds_per_group=(0, 9)"),
@@ -174,7 +177,7 @@ def test_noise_of_any_kind_is_described(monkeypatch: pytest.MonkeyPatch):
     assert "  mechanism  coarse, for a loss of 1" in counted.lines
     assert "  noise      77" in counted.lines
     averaged = explained("SELECT DP_AVG(salary, eps=1) FROM staff")
-    assert "  noise      0.000385 in rows, each sum" in averaged.lines
+    assert "  noise      0.000385 rows, in each sum" in averaged.lines
 
 
 def test_noise_that_is_not_linear_in_weights_has_no_groups(monkeypatch: pytest.MonkeyPatch):
@@ -191,12 +194,12 @@ def test_noise_that_is_not_linear_in_weights_has_no_groups(monkeypatch: pytest.M
         "charge       1 = 0.8 + 0.2",
         "first        bounds of person_id, in all rows",
         "  mechanism  laplace, for a loss of 0.2",
-        "  noise      5 in rows, of each power of two",
-        "  error      told from 66 rows at one power of two on",
+        "  noise      5 rows, of each power of two",
+        "  error      found where 66 rows lie between two powers of two",
         "  kept       in the ledger: free for later calls of this analyst",
         "  mechanism  laplace, for a loss of 0.8",
         "  bounds     those that are found; the scan is shown for the widest",
-        "  moved by   what one unit can change between the bounds",
+        "  one unit   changes it by at most as much as the bounds allow",
         "  noise      1.25 times as much",
         "  error      ± 3.74 times as much (95 %)",
     ],
@@ -272,7 +275,7 @@ def test_long_lines_are_broken_at_blanks_and_never_within_quotes(quoted: str):
     text = f"word {quoted} " * 30 + "end"
     shown = explain(plan, facts()[0], [text], unspent(2)).lines
     first = next(at for at, line in enumerate(shown) if line.startswith("scan"))
-    scan = shown[first:-1]
+    scan = shown[first:]
     assert len(scan) > 1
     assert " ".join(line[13:] for line in scan) == text
     if quoted.count("'") != 1 and quoted != '"':
@@ -292,7 +295,7 @@ def test_the_balance_knows_what_one_query_may_spend():
     capped = replace(
         policy, budget=replace(policy.budget, max_epsilon_per_query=Fraction("0.5"))
     )
-    last = explain(plan, capped, ["the scan"], unspent(2)).lines[-1]
+    last = explain(plan, capped, ["the scan"], unspent(2)).lines[-2]
     assert last == "budget       2 left; one query may spend 0.5, too little for it"
     fits = replace(policy, budget=replace(policy.budget, max_epsilon_per_query=Fraction(1)))
-    assert explain(plan, fits, ["the scan"], unspent(2)).lines[-1].endswith("1 after it")
+    assert explain(plan, fits, ["the scan"], unspent(2)).lines[-2].endswith("1 after it")

@@ -82,10 +82,13 @@ def test_derived_relations_have_the_largest_limit_of_their_parts(source, single,
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (UNITS.format(""), "g = 2 groups of a unit in full (from the policy), W = 2^32"),
+        (
+            UNITS.format(""),
+            "g = 2 groups of a unit in full (from the policy), step 1/2^32",
+        ),
         (
             UNITS.format(", max_groups_contributed=3"),
-            "g = 3 groups of a unit in full (from the query), W = 2^32",
+            "g = 3 groups of a unit in full (from the query), step 1/2^32",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_found_bounds_say_from_how_many_rows_on_a_size_is_seen(session, limit):
     call = f"DP_SUM(person_id, eps=1, bounds='auto', max_rows_contributed={limit})"
     query = f"SELECT {call} FROM visits"
     text = str(session.explain(query))
-    explained, told = notes_of(text), number(r"told from ([\d,]+) rows", text)
+    explained, told = notes_of(text), number(r"found where ([\d,]+) rows", text)
     for notes in (explained, session.sql(query).notes):
         found = [note for note in notes if "the bounds can leave out" in note]
         if limit == 1:

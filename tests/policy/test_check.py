@@ -287,4 +287,4 @@ def test_a_delta_is_held_against_rows_that_are_units(found: Callable[..., Found]
         "[tables.t.columns]\nx = { type = 'integer' }\n"
     )
     (told,) = found(policy, t=table)
-    assert told[2].startswith("delta = 0.000009 is above 1 / 200,000 units")
+    assert told[2].startswith("delta = 9e-6 is above 1 / 200,000 units")

@@ -15,6 +15,7 @@ from dpquery.core.privacy import Ceiling
 from dpquery.errors.pages import explain
 from dpquery.policy.files import copy_samples
 from dpquery.shell import main as demo
+from dpquery.shell.batch import open_session
 from dpquery.shell.main import main
 from tests.shell.fakes import FakeSession
 
@@ -53,6 +54,21 @@ def test_explain_prints_the_page(run):
     assert run("explain", "DPQ301") == (0, explain("DPQ301") + "\n", "")
 
 
+@pytest.mark.parametrize(
+    ("topic", "first"),
+    [
+        ([], "pages:"),
+        (["median"], "## DP_MEDIAN"),
+        (["dp_count"], "## DP_COUNT"),
+        (["bounds.md"], "# Bounds and limits"),
+    ],
+)
+def test_explain_knows_pages_and_functions_by_name(run, topic, first):
+    code, out, err = run("explain", *topic)
+    assert (code, err) == (0, "")
+    assert out.startswith(first)
+
+
 def test_explain_knows_no_other_codes(run):
     code, out, err = run("explain", "DPQ999")
     assert (code, out) == (2, "")
@@ -64,7 +80,15 @@ def test_explain_knows_no_other_codes(run):
     [
         (["policy"], "dpquery policy init FILE, or dpquery policy check FILE"),
         (["ledger", "burn", "x"], "dpquery ledger show POLICY"),
-        (["explain"], "TOPIC"),
+        (["explain", "tutorail"], "dpquery explain tutorial"),
+        (["explain", "nothing"], "pages are accuracy"),
+        (["polciy", "init", "f"], "did you mean policy?"),
+        (
+            ["policy.toml", "SELECT 1"],
+            "write -c before the query: dpquery policy.toml -c 'SELECT",
+        ),
+        (["a.parquet", "b.parquet"], "to join two files write a policy, or in Python connect("),
+        (["ledger", "show", "my.ledger"], '--ledger my.ledger -c "SHOW LEDGER"'),
         (["demo", "now"], "unrecognized arguments"),
     ],
 )
@@ -381,3 +405,36 @@ def test_an_unknown_option_is_still_the_parsers_to_refuse(run):
     code, _, err = run("staff.parquet", "--sql", "SELECT 1")
     assert code == 2
     assert "unrecognized arguments: --sql SELECT 1" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ([], "dpquery staff.parquet --unit user_id --epsilon 1"),
+        (["--epsilon", "x"], "--epsilon 1"),
+        (["--epsilon", "1", "--unit", "persn_id"], "--unit person_id"),
+        (["--epsilon", "1", "--rows", "5"], "--unit user_id"),
+        (["--epsilon", "1", "--bounds", "agee=0:9"], "--bounds age=0:100"),
+        (["--epsilon", "1", "--bounds", "age=9:0"], "--bounds age=0:9"),
+    ],
+)
+def test_what_is_offered_for_an_option_is_an_option(
+    run, policy: Path, monkeypatch, options: list[str], remedy: str
+):
+    monkeypatch.chdir(policy.parent)
+    code, out, err = run("staff.parquet", *options, "-c", "SELECT 1", connect=open_session)
+    assert (code, out) == (2, "")
+    assert f"   try: {remedy}\n" in f"{err}\n"
+    assert "Python" not in err
+
+
+def test_a_missing_file_is_told_before_a_missing_epsilon(run):
+    assert "names no file" in run("none.parquet", "-c", "SELECT 1", connect=open_session)[2]
+
+
+def test_who_would_join_two_files_is_told_how(run, policy: Path, monkeypatch):
+    monkeypatch.chdir(policy.parent)
+    query = "SELECT DP_COUNT(*, eps=0.5) FROM staff JOIN visits USING (person_id)"
+    code, _, err = run("staff.parquet", "--epsilon", "1", "-c", query, connect=open_session)
+    assert code == 1
+    assert "write a policy, or in Python connect({" in err

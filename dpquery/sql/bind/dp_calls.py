@@ -131,7 +131,7 @@ class Calls:
             if function is None or len(given) <= len(function.positional):
                 remedy = near + self.rows.spans.text(node)[len(name) :]
         known = listed([function.name for function in functions.ALL], near)
-        title, why = f"there is no function {name}", f"this build has {known}."
+        title, why = f"there is no function {name}", f"the DP_ functions are {known}."
         remedy = remedy or sample_call(functions.ALL[0], self.rows.scope.table)
         span = self.rows.spans.name(node)
         raise refusal("DPQ202", title, span, "unknown function", why, remedy)
@@ -190,7 +190,7 @@ class _Reader:
                 remedy = self._without(span)
                 raise refusal("DPQ209", title, span, "given before", why, remedy)
             named[parameter.name] = unwrapped(item.expression), self.spans.of(item.expression)
-        self._require_positional(positional)
+        self._require_positional(positional, named)
         return positional, named
 
     def _parameter(self, name: str, item: exp.Expr) -> Parameter:
@@ -226,17 +226,19 @@ class _Reader:
         start = self.spans.of(self.node).start
         return without(self.spans.text(self.node), span.start - start, span.end - start)
 
-    def _require_positional(self, positional: Sequence[exp.Expr]) -> None:
+    def _require_positional(self, positional: Sequence[exp.Expr], named: Given) -> None:
         """Require what a function takes by position, and no more."""
-        function, table = self.function, self.rows.scope.table
+        function, table, options = self.function, self.rows.scope.table, self._stated(named)
         given, takes = len(positional), function.positional
         if given > len(takes):
-            self._refuse_surplus(positional)
+            self._refuse_surplus(positional, named)
         if not given:
             label = "what to ask about is missing"
-            self._missing("an argument", label, sample_call(function, table))
+            remedy = sample_call(function, table, options=options)
+            self._missing("an argument", label, remedy)
         if given < len(takes):
-            remedy = call_about(function, [*map(self.spans.text, positional)], None, table)
+            texts = [*map(self.spans.text, positional)]
+            remedy = call_about(function, texts, None, table, options=options)
             if isinstance(takes[given], Expression):
                 self._missing("another argument", "it is asked about one alone", remedy)
             self._missing(takes[given].noun, "it does not say which one", remedy)
@@ -249,15 +251,27 @@ class _Reader:
         )
         raise refusal("DPQ203", title, self.spans.name(self.node), label, why, remedy)
 
-    def _refuse_surplus(self, positional: Sequence[exp.Expr]) -> NoReturn:
+    def _stated(self, named: Given) -> str:
+        """Write the options that the call states, with a price among them."""
+        source = self.spans.source
+        texts = [f"{name}={source.snippet(span)}" for name, (_, span) in named.items()]
+        return ", ".join(texts if {"eps", "rho"} & {*named} else [self.function.price, *texts])
+
+    def _refuse_surplus(self, positional: Sequence[exp.Expr], named: Given) -> NoReturn:
         function, taken = self.function, len(self.function.positional)
         surplus = positional[taken]
-        number = isinstance(surplus, exp.Literal) and not surplus.is_string
+        number = _is_number(surplus)
         texts = [self.spans.text(argument) for argument in positional[:taken]]
         if isinstance(positional[0], exp.Distinct):
             texts[0] = f"DISTINCT {texts[0]}"
-        eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
-        texts.append(function.price.replace("eps=0.5", eps))
+        several = positional[taken - 1 :]
+        if {"eps", "rho"} & {*named}:
+            if isinstance(function.positional[-1], Share) and all(map(_is_number, several)):
+                texts[-1] = f"[{', '.join(map(self.spans.text, several))}]"
+            texts.append(self._stated(named))
+        else:
+            eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
+            texts.append(self._stated(named).replace("eps=0.5", eps))
         title = f"{function.name} takes {_taken(function)}, and options by name"
         label = "which option is this?"
         why = "options are named, so that no number is taken for another."
@@ -465,6 +479,10 @@ def lacks_bounds(call: Call) -> bool:
         about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
         for about, given in zip(takes, call.inputs, strict=False)
     )
+
+
+def _is_number(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string
 
 
 def _taken(function: DPFunction) -> str:

@@ -56,6 +56,7 @@ from dpquery.sql.bind.typed import (
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.rules import require_calendar
 from dpquery.sql.suggest.queries import (
     COUNT,
@@ -371,7 +372,28 @@ class Conditions:
             why = "it speaks of all rows at once, so it stands in the SELECT list."
             remedy = query_about(self.scope.table, COUNT)
             raise refusal("DPQ303", title, span, label, why, remedy)
+        summed = isinstance(call, exp.AggFunc) or aggregate_name(call) is not None
+        if summed and not isinstance(call, exp.Grouping | exp.GroupingId):
+            self._refuse_aggregate(call, name)
         unknown_function(name, span, self.spans.text(call), self._sample())
+
+    def _refuse_aggregate(self, call: exp.Func, name: str) -> NoReturn:
+        """Refuse an exact aggregate among rows; offer it per unit, in a subquery."""
+        table, remedy = self.scope.table, query_about(self.scope.table, COUNT)
+        made, around = self.spans.text(call), call.find_ancestor(exp.Anonymous)
+        if table.unit is not None and len(self.scope.members) == 1:
+            inner = query_about(table, f"{made} AS s", groups=[table.unit])
+            asked = "DP_AVG(s, eps=0.5)"
+            if around is not None and is_call(around):
+                asked = self.spans.text(around).replace(made, "s")
+            asked = asked if "bounds" in asked else f"{asked[:-1]}, bounds=[0, 1000])"
+            remedy = f"SELECT {asked} FROM ({inner})"
+        title, label = f"{name.upper()} cannot stand among the rows", "an aggregate of rows"
+        why = (
+            "a DP_ function is asked about rows;",
+            "what is made of all rows of a unit is one row in a subquery per unit.",
+        )
+        raise refusal("DPQ202", title, self.spans.name(call), label, why, remedy)
 
 
 def _computed(expr: Expr) -> Expr:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, compress, product
-from math import isfinite, prod
+from math import ceil, floor, isfinite, prod
 from typing import TYPE_CHECKING, NoReturn, TypeGuard
 
 from sqlglot import TokenType
@@ -22,7 +22,7 @@ from sqlglot.helper import ensure_list
 from dpquery import functions
 from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
-from dpquery.core.types import INT64, INTEGER, Kind
+from dpquery.core.types import INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
@@ -39,7 +39,7 @@ from dpquery.ir.expr import (
 from dpquery.ir.query import Call, Finding, Key
 from dpquery.ir.relations import PublicJoin, Relation, public_joins
 from dpquery.ir.walk import constants_in
-from dpquery.policy.model import Column
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.rowfunctions.key_domains import (
     MAX_CELLS,
@@ -56,6 +56,7 @@ from dpquery.sql.bind.options import LEAST_DELTA
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.suggest.queries import query_about
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
@@ -256,7 +257,7 @@ class Keys:
         if expr not in self._keys and self._is_selected(expr):
             self._keys[expr] = self._selected(value, self.rows.spans.of(node), column)
         if expr not in self._keys:
-            self._keys[expr] = self._listed(expr, self.rows.spans.of(node), column)
+            self._keys[expr] = self._listed(expr, value, self.rows.spans.of(node), column)
         return self._keys[expr].column
 
     def _is_selected(self, expr: Expr) -> bool:
@@ -291,14 +292,14 @@ class Keys:
             return values_of(self._same[expr], facts)
         return known
 
-    def _listed(self, expr: Expr, shown: Span, column: str) -> Key:
+    def _listed(self, expr: Expr, node: exp.Expr, shown: Span, column: str) -> Key:
         """Make a key of an expression whose values are public."""
         facts = facts_of(self.rows.where)
         values = None if isinstance(expr, Literal) else self._values(expr, facts)
         if isinstance(expr, ColumnRef) and expr.keys is None and expr not in facts.values:
             self._require_few(expr, values, shown)
         if values is None:
-            self._private(expr, shown)
+            self._private(expr, node, shown)
         if not values:
             read = {*columns_of(expr)}
             self.refuse_empty(shown, [one for one in facts.said if read & {*columns_of(one)}])
@@ -377,11 +378,30 @@ class Keys:
         remedy, span = ("TRUE", about[-1].span) if about else ("leave out this group", shown)
         raise refusal("DPQ408", title, span, label, why, remedy)
 
-    def _private(self, expr: Expr, span: Span) -> NoReturn:
+    def _is_division(self, node: exp.Expr) -> bool:
+        """Return whether a group is made by /, of what // could divide."""
+        return isinstance(node, exp.Div) and self.rows.bind(node.this).type == INTEGER
+
+    def _per_unit(self, table: Table, node: exp.Expr) -> tuple[str, ...]:
+        """Offer a query about each unit's rows, made one row by a subquery."""
+        unit = node.name
+        inner = query_about(table, "COUNT(*) AS n", groups=[unit])
+        query = f"SELECT DP_AVG(n, eps=0.5, bounds=[0, 100]) FROM ({inner})"
+        return query, "that asks about each unit; a single unit is never shown"
+
+    def _private(self, expr: Expr, node: exp.Expr, span: Span) -> NoReturn:
         table = self.rows.scope.table
         what, label, remedy = "this expression", "its values are not public", self._public()
-        if isinstance(expr, ColumnRef):
-            what, label = self.rows.spans.source.snippet(expr.span), "private grouping column"
+        if isinstance(expr, ColumnRef) or self.rows.scope.owns(node):
+            what, label = self.rows.spans.text(node), "private grouping column"
+        if self._is_division(node):  # as `age / 10`, which has fractions for values
+            text = self.rows.spans.text(node)
+            whole = self.rows.spans.source.text.replace(text, text.replace("/", "//"))
+            remedy = (whole, "in whole numbers: / makes fractions, // does not", *remedy)
+        elif self.rows.scope.owns(node):
+            remedy = self._per_unit(table, node)
+        elif isinstance(expr, ColumnRef):
+            what = self.rows.spans.source.snippet(expr.span)
             if example_values(expr.type):
                 remedy = (self._named_groups(expr),)
                 if expr.type.kind is not Kind.DOUBLE:
@@ -412,11 +432,14 @@ class Keys:
     def _named_groups(self, column: ColumnRef) -> str:
         """Write a WHERE that names the groups of a column, and keeps what it said before."""
         spans, where = self.rows.spans, self.select.args.get("where")
-        written = (
-            f"WHERE {spans.source.snippet(column.span)} IN ({example_values(column.type)})"
-        )
+        name = spans.source.snippet(column.span)
+        written = f"WHERE {name} IN ({example_values(column.type)})"
         if where is None:
             return written
+        low, high = _whole_ends(implied(column, facts_of(self.rows.where)))
+        if column.type == INTEGER and (low is not None or high is not None):
+            low = high - 9 if low is None and high is not None else low
+            written = f"WHERE {name} BETWEEN {low} AND {(low or 0) + 9}"
         return f"{written} AND {operand(where.this, spans)}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
@@ -543,6 +566,12 @@ def outside_calls(select: exp.Select, *slots: str) -> Iterator[exp.Column]:
             for node in part.walk(prune=lambda n: isinstance(n, exp.Query) or is_call(n)):
                 if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
                     yield node
+
+
+def _whole_ends(range_: Interval) -> tuple[int | None, int | None]:
+    """Return the whole numbers at both ends of a range, where it has ends."""
+    low, high = range_.low, range_.high
+    return None if low is None else ceil(low), None if high is None else floor(high)
 
 
 def _is_result(value: exp.Expr) -> bool:

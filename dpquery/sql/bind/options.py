@@ -46,7 +46,7 @@ _RANGES = {
 }
 """The least and the most of each option that is a number, and an example."""
 _WHOLE = frozenset({"max_rows_contributed", "max_groups_contributed", "max_keys"})
-_PROMISE = "outside this range the promise means nothing, or cannot be computed exactly."
+_PROMISE = "outside this range the promise cannot be computed exactly."
 _REASONS = {
     "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
     "the confidence": "of intervals at 0.95, about 95 in 100 hold the exact value.",
@@ -139,6 +139,8 @@ def _option(name: str, node: exp.Expr, span: Span, function: DPFunction) -> Frac
     if name == "max_rows_contributed" and _text(node) == AUTO:
         return AUTO
     limits, example = _RANGES[name]
+    if name == "max_rows_contributed" and fold(node.name) == AUTO:
+        example = f"'{AUTO}'"
     read = read_whole_between if name in _WHOLE else read_number_between
     return read(name, node, span, limits, f"{name}={example}")
 

@@ -7,13 +7,14 @@ reads a row.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NoReturn
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
 
+from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, nearest, refusal
@@ -28,10 +29,10 @@ from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
 from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, written_name
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, mended
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
-from dpquery.sql.suggest.dialects import CLOSE, is_aggregate, nearest_function
+from dpquery.sql.suggest.dialects import CLOSE, function_of, is_aggregate, nearest_function
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
@@ -80,35 +81,58 @@ class Released:
         key = self._key_of(found)
         if key is not None:
             return key
-        grouped = self._grouped_by(node)
-        instead = (grouped,) if grouped else self._instead(found, node.parent_select)
+        grouped = self._grouped_by(node) or self._named_groups(node, found)
+        instead = grouped or self._instead(found, node.parent_select)
         if {of for of, _ in columns_of(found)} <= self.publics:
             raise _undetermined(node.name, span, *instead)
-        raise raw(node.name, span, *instead)
+        refused = raw(node.name, span, *instead)
+        if grouped and not self.keys:
+            title = f"{node.name} is shown beside DP_ functions: a GROUP BY is missing"
+            refused.diagnostic = replace(refused.diagnostic, title=title)
+        raise refused
 
     def _key_of(self, expr: Expr) -> str | None:
         return next((key.column for key in self.keys if key.expr == expr), None)
 
-    def _grouped_by(self, node: exp.Column) -> str | None:
+    def _named_groups(self, node: exp.Column, found: Expr) -> tuple[str, ...]:
+        """Write the query with a column for its group: found in the data, or named in WHERE."""
+        select, clause = node.parent_select, self.spans.clause
+        known = isinstance(select, exp.Select) and select.parent is None and not self.keys
+        items = select.expressions if known and select is not None else []
+        listed = isinstance(found, ColumnRef) and not found.bounded
+        shown = [item for item in items if not any(map(is_call, item.walk()))]
+        if not listed or len(shown) != 1 or len(items) < 2 or shown[0].unalias() is not node:
+            return ()
+        text, written = self.spans.source.text, self.spans.text(node)
+        end = (clause(TokenType.WHERE) or clause(TokenType.FROM) or Span(0, len(text))).end
+        within = f" {'AND' if clause(TokenType.WHERE) else 'WHERE'} {written} IN "
+        groups = KEYS.format(written), f"({example_values(found.type)})"
+        before, after = text[:end].rstrip(), text[end:]
+        return (
+            f"{before} GROUP BY {groups[0]}{after}".strip(),
+            f"or {before}{within}{groups[1]} GROUP BY {written}{after}".strip(),
+        )
+
+    def _grouped_by(self, node: exp.Column) -> tuple[str, ...]:
         """Write the query with what it shows for groups, where they are public and few."""
         select = node.parent_select
         if not isinstance(select, exp.Select) or select.parent is not None:
-            return None
+            return ()
         shown = [item.unalias() for item in select.expressions]
         asked = [item for item in shown if not any(map(is_call, item.walk()))]
         here = any(inner is node for item in asked for inner in item.walk())
         if len(asked) == len(shown) or not here:
-            return None
+            return ()
         facts, known = facts_of(self.calls.rows.where), {key.expr for key in self.keys}
         groups, cells = [], prod(key.size for key in self.keys)
         for item in asked:
             try:
                 expr = self.calls.rows.bind(item)
             except QueryRefused:
-                return None
+                return ()
             values = values_of(expr, facts)
             if values is None or isinstance(expr, Literal):
-                return None
+                return ()
             if expr not in known:
                 groups.append(self.spans.text(item))
                 cells *= len(values)
@@ -116,9 +140,9 @@ class Released:
         group = clause(TokenType.GROUP_BY)
         before = group or clause(TokenType.WHERE) or clause(TokenType.FROM)
         if before is None or cells > FEW_GROUPS:
-            return None
+            return ()
         more = f"{',' if group else ' GROUP BY'} {', '.join(groups)}"
-        return f"{text[: before.end]}{more}{text[before.end :]}".strip()
+        return (f"{text[: before.end]}{more}{text[before.end :]}".strip(),)
 
     def _instead(self, found: Expr, select: exp.Expr | None) -> tuple[str, ...]:
         """Write a query that shows something of a column: as a group, or noisy."""
@@ -194,8 +218,21 @@ class Released:
         title = f"{name} would be exact"
         label = "no noise is added here"
         why = "an exact result shows, when one person is added, that they were."
-        remedy = self.calls.meant(name, call) or COUNT
+        remedy = self._by_alias(name, call) or self.calls.meant(name, call) or COUNT
         raise refusal("DPQ302", title, self.spans.of(call), label, why, remedy)
+
+    def _by_alias(self, name: str, call: exp.Expr) -> str | None:
+        """Write the query with the alias of a result in place of the aggregate that it is."""
+        select, meant = call.parent_select, function_of(name)
+        items = select.expressions if isinstance(select, exp.Select) else []
+        for item in items:
+            asked = item.this if isinstance(item, exp.Alias) else None
+            if isinstance(asked, exp.Anonymous) and functions.find(str(asked.this)) is meant:
+                inside = call.find_ancestor(exp.Having, exp.Order, exp.Qualify) is not None
+                if inside and meant is not None:
+                    alias = written_name(item.alias)
+                    return mended(self.spans.source, self.spans.of(call), alias, alias)
+        return None
 
 
 def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) -> QueryRefused:

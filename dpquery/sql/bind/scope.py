@@ -155,7 +155,10 @@ class Scope:
         ]
         if not found:
             here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
-            unknown_column(node, self.columns, node.table or here, span)
+            columns = self.columns
+            if node.table:
+                columns = [name for member in self._meant(node) for name in member.columns]
+            unknown_column(node, columns or self.columns, node.table or here, span)
         if len(found) > 1:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
@@ -240,7 +243,7 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
 def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
     """Refuse a column that several relations of a query have."""
     title = f"{node.name[:80]} is a column of {' and of '.join(aliases)}"
-    why = "where several relations have a column, the name of one stands before it."
+    why = "where several tables have a column of that name, its table's name stands before it."
     remedy = f"{written_name(aliases[0])}.{written_name(node.name)}"
     raise refusal("DPQ211", title, span, "which one?", why, remedy)
 
@@ -266,19 +269,25 @@ def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     title = f"there is no table {shown[:80]!r} in this session"
     if not isinstance(node.this, exp.Identifier):
         title = "a function cannot be asked like a table"
-    why = (
-        "queries reach only the tables that the policy names;",
-        "no other file can be opened, by path or by a function.",
-    )
     tables = f"tables here: {listed_names(policy.tables, near)}"
     remedy = (f"FROM {written_name(offered)}", tables)
-    raise refusal("DPQ201", title, span, _UNLISTED, why, remedy)
+    raise refusal("DPQ201", title, span, _UNLISTED, _NO_OTHER_FILE, remedy)
 
 
+_NO_OTHER_FILE = (
+    Worded(
+        "queries reach only the tables that the policy names;",
+        "queries reach only the files that were opened; to join two files,",
+    ),
+    Worded(
+        "no other file can be opened, by path or by a function.",
+        'write a policy, or in Python connect({"people": ..., "visits": ...}).',
+    ),
+)
 _UNLISTED = Worded("not in the policy", "not in the file")
 _NO_COLUMN = Worded(
     "columns that the policy does not list do not exist for queries.",
-    "columns are those of the file whose types have a meaning here.",
+    "a file's columns can be asked about where their types are known here.",
 )
 
 
@@ -287,6 +296,8 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
     columns, name = list(known), node.name
     near = nearest(name, columns)
     offered = written_name(near or columns[0])
+    if node.table:
+        offered = f"{written_name(node.table)}.{offered}"
     why: str = _NO_COLUMN
     if near is None and node.this.quoted:
         offered = "'" + name.replace("'", "''") + "'"

@@ -115,8 +115,12 @@ def _with_calls(
     refused: Diagnostic, parsed: Parsed, policy: Policy, public: PublicFacts
 ) -> Diagnostic:
     """Return a refusal that offers DP_ calls, if plain aggregates are its cause."""
-    if len(parsed.source.text) > LONGEST_MENDED:
+    text, span, (offered, *_) = parsed.source.text, refused.span, (*refused.remedy, "")
+    if len(text) > LONGEST_MENDED:
         return refused
+    before, after = ("", "") if span is None else (text[: span.start], text[span.end :])
+    if before and after and offered.startswith(before.lstrip()):
+        return refused  # it is mended already, at this place
     shares = Shares.of(Loss(Fraction(1, 2)))
     try:
         bound = Statement(parse(parsed.source), policy, public, shares).bound()

@@ -432,6 +432,9 @@ def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
     return -count if number.startswith("-") else count, known
 
 
+_CHANCE = frozenset({"GEN_RANDOM_UUID", "RAND", "RANDOM", "UUID"})
+
+
 def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoReturn:
     """Refuse a function that rows do not have; offer the one that was meant."""
     known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
@@ -439,12 +442,14 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     near = None if empty else nearest(name.upper(), known)
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
-    shown = name[:40].upper() if name.isascii() else name[:40]
-    title = f"there is no function {shown} for rows"
     why = (
         "a function that failed on one row would tell whether that row exists;",
         f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
     )
+    if name.upper() in _CHANCE:
+        why = ("the same query means the same rows each time:", "chance enters as noise alone.")
+    shown = name[:40].upper() if name.isascii() else name[:40]
+    title = f"there is no function {shown} for rows"
     raise refusal("DPQ202", title, span, "unknown function", why, remedy)
 
 

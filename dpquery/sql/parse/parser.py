@@ -352,5 +352,7 @@ def _check_name(source: Source, node: exp.Identifier, spans: Spans) -> None:
         return
     span, label = spans.of(node), "a word of SQL, not a name"
     title = f"{source.snippet(span).upper()} stands where a name is expected"
-    quoted = f'a name that is also a word of SQL stands in quotes: "{node.this}"'
-    raise incomplete(title, span, label, example(source, spans.tokens), quoted)
+    quoted = f'"{node.this}"'
+    remedy = mended(source, span, quoted, example(source, spans.tokens))
+    said = f"a name that is also a word of SQL stands in quotes: {quoted}"
+    raise incomplete(title, span, label, remedy, said)

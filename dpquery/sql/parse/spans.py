@@ -85,7 +85,9 @@ def outside(word: str, span: Span, label: str, remedy: str) -> QueryRefused:
 
 def incomplete(title: str, span: Span, label: str, *remedy: str) -> QueryRefused:
     """Return the refusal of a text that is not a complete query."""
-    return refusal("DPQ101", title, span, label, "the text is not a complete query.", remedy)
+    return refusal(
+        "DPQ101", title, span, label, "the text cannot be read as one query.", remedy
+    )
 
 
 def no_number(text: str, span: Span, label: str) -> QueryRefused:

@@ -195,6 +195,7 @@ def _misused(node: exp.Expr) -> str | None:
 # What is said of a text that is not a complete query: where reading stopped, in our words.
 
 
+_BEGINS_A_QUERY = (TokenType.SELECT, TokenType.WITH)
 _CLAUSES = ("CUBE", "FROM", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "ROLLUP", "WHERE")
 
 
@@ -223,6 +224,16 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Query
             span_of(mistyped),
             f"is it {meant}?",
             mended(source, span_of(mistyped), meant, example(source, tokens)),
+        )
+    second = next((t for t in tokens if t.start == start), None)
+    if second is not None and start and second.token_type in _BEGINS_A_QUERY:
+        word, text = second.text.upper(), source.text
+        return incomplete(
+            f"a ; is missing before {word}",
+            span_of(second),
+            "a second statement starts here",
+            shown(text[:start].strip(), example(source, tokens)),
+            f"and then {shown(text[start:].strip(), 'the second, on its own')}",
         )
     title = f"this cannot be read {f'at {marked[:40]!r}' if marked else 'to its end'}"
     return unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))

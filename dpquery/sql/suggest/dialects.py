@@ -113,6 +113,7 @@ _BOUND = {
     r"\b(eps|epsilon)\s*=\s*[\"']<number>[\"']": r"\1=\2",
     r"\b(eps|epsilon)\s*[<>]=\s*<number>": r"\1=\2",
     r"\b(?:e|ep|ε|budget|privacy_budget)\s*=": "eps=",
+    r"\b(?:k|rows|max_rows|limit)\s*=": "max_rows_contributed=",
     r"\b(?:clamp|clip|range|limits?|bound|min_max)\s*=": "bounds=",
     r"\b(?:low|lower|min)\w*\s*=\s*<value>\s*,\s*(?:high|upper|max)\w*\s*=\s*<value>": (
         r"bounds=[\1, \2]"
@@ -213,6 +214,47 @@ def _accepted(stage: Stage, text: str) -> str | None:
             if span is None or not remedy or refused.code not in _ONE_MORE:
                 return None
             text = text[: span.start] + remedy[0] + text[span.end :]
+        else:
+            return text
+    return None
+
+
+_QUERY = re.compile(r"(?:or )?((?:SELECT|WITH)\b.+)", re.IGNORECASE)
+_STEPS = 4
+"""How many refusals of an offered query are followed, each by what it offers."""
+
+
+def with_accepted_queries(found: Diagnostic, stage: Stage, otherwise: str) -> Diagnostic:
+    """Return a refusal whose whole queries are accepted when they are pasted.
+
+    One that is refused is mended as its own refusal says, or left out. Where that was the first
+    line, and no other query follows, `otherwise` stands in its place.
+    """
+    lines: list[str] = []
+    for line in found.remedy:
+        query = _QUERY.fullmatch(line)
+        accepted = line if query is None else _followed(stage, query[1])
+        if accepted is not None and accepted not in lines:
+            lines.append(line if query is not None and accepted == query[1] else accepted)
+    if lines[:1] != [*found.remedy[:1]] and not _QUERY.fullmatch((*lines, "")[0]):
+        lines.insert(0, otherwise)
+    return replace(found, remedy=tuple(lines))
+
+
+def _followed(stage: Stage, text: str) -> str | None:
+    """Return a query that the stage accepts: this one, or what its refusals make of it."""
+    for _ in range(_STEPS):
+        try:
+            stage(Source(text))
+        except QueryRefused as refused:
+            span, remedy = refused.span, (*refused.diagnostic.remedy, "")[0]
+            name = remedy.removeprefix("FROM ")
+            if _QUERY.fullmatch(remedy):
+                text = remedy
+            elif span is not None and nearest(text[span.start : span.end], [name]):
+                text = text[: span.start] + name + text[span.end :]
+            else:
+                return None
         else:
             return text
     return None

@@ -22,7 +22,7 @@ refused[DPQ407]: how many different values of one person_id count is not stated
     (
         "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff",
         """\
-refused[DPQ301]: dept cannot be shown row by row
+refused[DPQ301]: dept is shown beside DP_ functions: a GROUP BY is missing
   |
 1 | SELECT dept, DP_COUNT(*, eps=0.5) FROM staff
   |        ^^^^ not inside a DP_ function
@@ -90,7 +90,7 @@ refused[DPQ203]: DP_QUANTILE needs a quantile
 
    why: every DP_ function states what it asks and what it may spend;
         there is no default.
-   try: DP_QUANTILE(salary, 0.5, eps=0.5)""",
+   try: DP_QUANTILE(salary, 0.5, eps=1)""",
     ),
     (
         "SELECT DP_SUM(age, eps=0.5, bounds=[100, 200]) FROM staff",

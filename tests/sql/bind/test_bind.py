@@ -43,7 +43,7 @@ refused[DPQ202]: there is no function DP_CUONT
 1 | SELECT DP_CUONT(age, eps=0.5) FROM staff
   |        ^^^^^^^^ unknown function
 
-   why: this build has DP_COUNT, DP_AVG, DP_COUNT_IF, DP_COVAR_POP, DP_FIRST_ABOVE, \
+   why: the DP_ functions are DP_COUNT, DP_AVG, DP_COUNT_IF, DP_COVAR_POP, DP_FIRST_ABOVE, \
 DP_KEYS, DP_MAJORITY, DP_MAX, DP_MEDIAN, DP_MIN, ….
    try: DP_COUNT(age, eps=0.5)""",
     ),
@@ -91,7 +91,7 @@ refused[DPQ205]: eps must be between 1e-9 and 1000000000
 1 | SELECT DP_COUNT(*, eps=0) FROM staff
   |                        ^ given as 0
 
-   why: outside this range the promise means nothing, or cannot be computed exactly.
+   why: outside this range the promise cannot be computed exactly.
    try: eps=0.5""",
     ),
     (

@@ -45,9 +45,9 @@ column
 
    why: a value of person_id that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
-   try: WHERE person_id IN (1, 2)
-        or GROUP BY DP_KEYS(person_id, eps=0.5, delta=1e-7), which finds them
-        or ask the data owner to list the keys of visits.person_id in the policy""",
+   try: SELECT DP_AVG(n, eps=0.5, bounds=[0, 100]) FROM \
+(SELECT person_id, COUNT(*) AS n FROM visits GROUP BY person_id)
+        that asks about each unit; a single unit is never shown""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age / 10",
@@ -59,7 +59,9 @@ refused[DPQ402]: the groups of this expression are not public
 
    why: a value of this expression that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
-   try: GROUP BY dept
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age // 10
+        in whole numbers: / makes fractions, // does not
+        GROUP BY dept
         public groups here: dept, remote""",
     ),
     (
@@ -154,7 +156,7 @@ refused[DPQ101]: GROUP BY does not say by what
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY
   |                                        ^^^^^^^^ by what?
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY ALL""",
     ),
 ]

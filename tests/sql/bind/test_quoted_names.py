@@ -62,8 +62,8 @@ def policy() -> Policy:
         ),
         (
             'SELECT DP_COUNT(*, eps=1) FROM "my people" GROUP BY "select" / 2',
-            'GROUP BY "select" / 2',
-            'GROUP BY "first name"',
+            None,
+            'SELECT DP_COUNT(*, eps=1) FROM "my people" GROUP BY "select" // 2',
         ),
         (
             'SELECT DP_SUM(DISTINCT "select", eps=1) FROM "my people"',
@@ -77,7 +77,7 @@ def policy() -> Policy:
         ),
         (
             'SELECT SUM("size ""xl""") FROM "my people"',
-            'SELECT SUM("size ""xl""") FROM "my people"',
+            None,
             'SELECT DP_SUM("size ""xl""", bounds=\'auto\', eps=0.5) FROM "my people"',
         ),
         (

@@ -30,7 +30,7 @@ refused[DPQ101]: 'FORM' is not understood here
 1 | SELECT DP_COUNT(*, eps=0.5) FORM staff
   |                             ^^^^ is it FROM?
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
@@ -41,7 +41,7 @@ refused[DPQ101]: this cannot be read at 'WHERE'
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE
   |                                        ^^^^^ not understood here
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (

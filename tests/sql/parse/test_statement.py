@@ -26,7 +26,7 @@ refused[DPQ101]: the parenthesis opened after DP_COUNT is not closed
 1 | SELECT DP_COUNT(*, eps=0.5 FROM staff
   |                            ^^^^ a ) is missing before this word
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
@@ -37,7 +37,7 @@ refused[DPQ101]: the bracket ) closes nothing
 1 | SELECT DP_COUNT(*, eps=0.5)) FROM staff
   |                            ^ no such bracket is open here
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
@@ -48,7 +48,7 @@ refused[DPQ101]: a quote or comment is not closed
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng
   |                                                     ^ opened here
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'""",
     ),
     (
@@ -59,7 +59,7 @@ refused[DPQ101]: nothing stands after this comma
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 1,
   |                                                  ^ one too many
 
-   why: the text is not a complete query.
+   why: the text cannot be read as one query.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff ORDER BY 1""",
     ),
     (

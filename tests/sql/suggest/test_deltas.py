@@ -15,7 +15,6 @@ WANTING = [
     "SELECT DP_KEYS(person_id, eps=0.1) FROM staff",
     "SELECT DP_KEYS(person_id) FROM staff",
     "SELECT DP_KEYS(*, eps=0.1) FROM staff",
-    "SELECT person_id, DP_COUNT(*, eps=0.1) FROM staff GROUP BY person_id",
     "SELECT person_id, DP_COUNT(*, eps=0.1) FROM staff GROUP BY DP_KEYS(person_id, eps=0.1)",
 ]
 """Refused with an offer that needs a delta, where there is one."""

@@ -320,8 +320,8 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
     refusal = refused(session, query)
     remedy, span = refusal.diagnostic.remedy[0], refusal.span
     mended = remedy
-    if remedy.startswith("SELECT DP_") and part and part != CARET:
-        part = None  # the whole statement is mended
+    if remedy.startswith("SELECT "):  # the query itself, mended
+        part = WHOLE
     if part == CARET and span is not None:
         mended = query[: span.start] + remedy + query[span.end :]
     elif part:
@@ -470,8 +470,8 @@ def test_what_a_subquery_computes_is_not_offered_outside_of_it(session, made):
         ("DP_CORR(age, salary, eps=1)", "DP_AVG((age) * (salary), eps=0.1)"),
         ("COVAR_SAMP(age, salary)", "DP_AVG((age) * (salary), eps=0.1)"),
         ("COVAR_POP(age, salary)", "DP_COVAR_POP(age, salary, eps=0.5)"),
-        ("DP_COVAR_POP(age, eps=1)", "DP_COVAR_POP(age, salary, eps=0.5)"),
-        ("COVAR_POP(age, person_id)", "LEAST(GREATEST(person_id, 0), 1000), eps=0.5)"),
+        ("DP_COVAR_POP(age, eps=1)", "DP_COVAR_POP(age, salary, eps=1)"),
+        ("COVAR_POP(age, person_id)", "DP_COUNT(*, eps=0.5)"),
         ("DP_COVAR_PAP(age, salary, eps=1)", "DP_COVAR_POP(age, salary, eps=1)"),
         ("HISTOGRAM(age)", "SELECT age AS bin, DP_COUNT(*, eps=0.5) AS n"),
         ("DP_HISTOGRAM(salary, 10, eps=1)", "SELECT FLOOR(salary / 10000) * 10000 AS bin"),
