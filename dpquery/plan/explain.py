@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import chain
+from itertools import chain, compress
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
@@ -96,8 +96,7 @@ def explain(
     if failed:
         said = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
         lines.append(f"failures     {said}; after the last, nothing is read")
-    read = zip(plan.frontiers, scans, strict=True)
-    lines += [f"scan         {sql}" for frontier, sql in read if frontier.releases]
+    lines += [f"scan         {sql}" for sql in compress(scans, drawn)]
     if not policy.published:
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))

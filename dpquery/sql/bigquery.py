@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import Token, TokenType
@@ -80,7 +79,7 @@ def respelled(source: Source) -> Clause | None:
         tokens = DuckDB().tokenize(source.text)
     except TokenError:
         return None
-    found = [at for at, (one, other) in enumerate(pairwise(tokens)) if _begins(one, other)]
+    found = [at for at in range(1, len(tokens) - 1) if _begins(*tokens[at - 1 : at + 3])]
     if not found:
         return None
     clause = Clause(source)
@@ -100,8 +99,10 @@ def respelled(source: Source) -> Clause | None:
     return clause
 
 
-def _begins(one: Token, other: Token) -> bool:
-    return one.token_type is TokenType.WITH and other.text.upper() in _CLAUSES
+def _begins(before: Token, one: Token, other: Token, *after: Token) -> bool:
+    """Return whether a clause begins here, and not a name of WITH."""
+    words = [before.token_type, one.token_type] == [TokenType.SELECT, TokenType.WITH]
+    return words and other.text.upper() in _CLAUSES
 
 
 def _read_options(tokens: Sequence[Token], at: int, clause: Clause) -> int:
@@ -132,6 +133,9 @@ def _take(name: Token, span: Span, clause: Clause) -> None:
         option = "max_groups_contributed"
     if option not in _OPTIONS:
         _refuse_option(name, "unknown option")
+    if option in clause.stated:
+        title, why = f"{option} is given twice", "each option has one value."
+        raise refusal("DPQ209", title, span_of(name), "given before", why, "leave one out")
     if option in _WHOLE and not (written.isdecimal() and 0 < int(written) <= ROWS_MAX):
         _refuse_value(option, span, "a whole number above 0", f"{option} = 1")
     if option in _NUMBERS and not _is_number(written):

@@ -47,6 +47,8 @@ class Shares:
     """Stretches of the statement, and how they are understood."""
     first: Span | None = None
     """Where the first call stands that has a share."""
+    in_rho: Span | None = None
+    """Where a call states rho: what is left beside it is no epsilon."""
     given: Mapping[str, int] = field(default_factory=dict)
     """Options of the whole statement: calls that take them have them."""
 
@@ -68,6 +70,10 @@ class Shares:
         Raises:
             NameRefused: DPQ205 too little is left for a call.
         """
+        if self.in_rho is not None:
+            title, span = "rho is stated beside calls that share an epsilon", self.in_rho
+            why = "what is left of the statement's epsilon would not be known."
+            raise refusal("DPQ209", title, span, "no epsilon", why, "eps=0.1")
         left = self.price - self.stated
         each = left.epsilon / self.weights
         if each < EPSILON_MIN:

@@ -60,8 +60,11 @@ def _ran(line: str) -> str:
 
 
 def shapes(text: str) -> list[str]:
-    """Return what two runs of a transcript have in common: everything but the noise."""
-    return [shape(line) for line in text.splitlines() if line]
+    """Return what two runs of a transcript have in common: everything but the noise.
+
+    An interval that chance moves to the end of what is possible is written with both ends.
+    """
+    return [shape(line).replace("N … N", "± N") for line in text.splitlines() if line]
 
 
 def rewrite() -> None:

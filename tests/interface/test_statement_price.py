@@ -43,6 +43,7 @@ PLAIN = {
     "QUANTILE_CONT(age, 0.9)": "DP_QUANTILE(age, 0.9, eps=1)",
     "QUANTILE_DISC(age, 0.9)": "DP_QUANTILE(age, 0.9, eps=1)",
     "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age)": "DP_QUANTILE(age, 0.9, eps=1)",
+    "MODE() WITHIN GROUP (ORDER BY dept)": "DP_MODE(dept, eps=1)",
     "VARIANCE(age)": "DP_VAR_SAMP(age, eps=1)",
     "VAR_POP(age)": "DP_VAR_POP(age, eps=1)",
     "STDDEV(age)": "DP_STDDEV_SAMP(age, eps=1)",
@@ -222,3 +223,52 @@ def test_too_much_for_a_statement_offers_the_most_that_fits(session: Session):
     session.sql(setting)
     assert session.sql(query).loss.epsilon == Fraction(setting.removeprefix("SET dp.eps = "))
     assert session.budget.left.epsilon < 1
+
+
+INNER = "SUM(age) FILTER (WHERE age > (SELECT AVG(age{}) FROM staff))"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {INNER.format('')} FROM staff",
+        f"SELECT {INNER.format('')} AS a FROM staff HAVING {INNER.format('')} > 0",
+        f"SELECT {INNER.format(', weight=1000')} AS a FROM staff "
+        f"HAVING {INNER.format(', weight=1000')} > 0",
+        "SELECT SUM(CASE WHEN age > (SELECT AVG(age) FROM staff) THEN age END) FROM staff",
+        "SELECT COUNT(*, eps=0.25) FROM staff UNION ALL SELECT COUNT(age) FROM staff",
+    ],
+)
+def test_calls_inside_of_calls_have_their_shares(session: Session, query: str):
+    assert session.explain(query, eps=1).charge.epsilon == 1
+
+
+def test_a_plain_aggregate_may_state_its_own_eps(session: Session):
+    for query in (
+        "SELECT COUNT(*, eps=0.25) FROM staff",
+        "SELECT AVG(age, eps=0.25) FROM staff",
+    ):
+        assert session.explain(query, eps=1).charge.epsilon == Fraction(1, 4)
+
+
+def test_delta_that_a_call_states_is_part_of_the_statements(session: Session):
+    query = "SELECT SUM(age, mechanism='gaussian', delta=1e-7), person_id + 0 AS p FROM staff"
+    charge = session.explain(f"{query} GROUP BY p", eps=1, delta="1e-6").charge
+    assert (charge.epsilon, charge.delta) == (1, Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("SELECT COUNT(*), DP_SUM(age, rho=0.01) FROM staff", "DPQ209"),
+        ("SELECT APPROX_COUNT_DISTINCT(dept) FROM staff |> WHERE age > 3", "DPQ102"),
+        ("SELECT QUANTILE(age, 0.5) FROM staff WHERE age BETWEEN 1 2", "DPQ101"),
+        ("SELECT person_id FROM staff UNION ALL SELECT person_id FROM staff", "DPQ301"),
+    ],
+)
+def test_what_would_be_read_or_paid_otherwise_is_refused(
+    session: Session, query: str, code: str
+):
+    with pytest.raises(QueryRefused) as refused:
+        session.explain(query, eps=1)
+    assert refused.value.code == code

@@ -88,6 +88,7 @@ def test_groups_are_found_unless_they_are_public_ones(session: Session):
         ("epsilon=1, privacy_unit_column=age", "DPQ205"),
         ("epsilon=1, group_selection_strategy=BEST", "DPQ207"),
         ("epsilon=1e10", "DPQ205"),
+        ("epsilon=0.2, epsilon=3", "DPQ209"),
     ],
 )
 def test_what_is_no_option_is_refused(session: Session, options: str, code: str):

@@ -116,8 +116,10 @@ class Calls:
         shares, inner = self.rows.shares, node.this if isinstance(node, exp.Filter) else node
         if shares is not None:
             spans = self.rows.spans
-            first = next(at for at in shares.rewritten if spans.source.snippet(at) == call.text)
-            shares.rewritten[spans.of(inner)] = shares.rewritten[first]
+            written = spans.source.snippet
+            first = next((at for at in shares.rewritten if written(at) == call.text), None)
+            if first is not None:  # else it states its own
+                shares.rewritten[spans.of(inner)] = shares.rewritten[first]
 
     def _unknown(self, node: exp.Expr) -> NoReturn:
         """Refuse an unknown function; offer the one that was meant, or is a slip away."""
@@ -317,9 +319,13 @@ class _Reader:
         shares, options = self.rows.shares, call.options
         if shares is None:
             return
+        if "rho" in named:
+            shares.in_rho = named["rho"][1]
         if "eps" in named or "rho" in named:
             shares.stated += Loss(options.epsilon, options.delta or Fraction(0))
         else:
+            if "delta" in named:
+                shares.stated += Loss(Fraction(0), options.delta or Fraction(0))
             shares.rewritten[self.spans.of(self.node)] = self._understood(call, named)
 
     def _understood(self, call: Call, named: Given) -> str:

@@ -18,7 +18,7 @@ from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.select import parts_of
-from dpquery.sql.suggest.dialects import function_of
+from dpquery.sql.suggest.dialects import MEANT, function_of
 
 
 def aggregates_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
@@ -32,12 +32,18 @@ def make_calls(select: exp.Select, spans: Spans) -> None:
     for node in list(_aggregates(select)):
         function = function_for(node)
         if function is not None:
-            node.replace(_call(node, function, spans))
+            around = node.parent
+            filtered = isinstance(around, exp.Filter) and around.this is node
+            call = _call(node, function, spans)
+            # Now: binding changes what stands inside.
+            call.meta[PLAIN] = around.sql() if filtered and around else node.sql()
+            node.replace(call)
 
 
 def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:
     for node in parts_of(select):
-        if is_exact_aggregate(node) and not isinstance(node, exp.Filter):
+        named = isinstance(node, exp.Anonymous) and str(node.this).upper() in MEANT
+        if (is_exact_aggregate(node) or named) and not isinstance(node, exp.Filter):
             yield node
 
 
@@ -55,7 +61,7 @@ def _call(node: exp.Expr, function: DPFunction, spans: Spans) -> exp.Anonymous:
     """Return the DP_ call that a plain aggregate means, in its place in the text."""
     name = spans.name(node)
     call = exp.Anonymous(this=function.name, expressions=list(_arguments(node, spans)))
-    call.meta.update({"start": name.start, "end": name.end - 1, PLAIN: True})
+    call.meta.update({"start": name.start, "end": name.end - 1})
     return call
 
 

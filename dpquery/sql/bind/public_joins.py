@@ -8,13 +8,15 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, Kind
+from dpquery.errors import refusal
 from dpquery.ir.expr import ColumnRef, Compare, Comparison, Expr, Literal, Logic, Nulls, Widen
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, PublicItem, longest_value, range_of
-from dpquery.sql.bind.scope import Member, Scope, fold
+from dpquery.sql.bind.scope import Member, Scope, fold, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.size_limits import MOST_COPIES
 from dpquery.sql.suggest.joins import JoinedBy, refuse_key
+from dpquery.sql.suggest.queries import COUNT, query_about
 
 
 class KeyJoin:
@@ -146,6 +148,7 @@ def all_of(span: Span, conditions: Sequence[Expr]) -> Expr | None:
 
 def equal_names(context: Context, before: Scope, member: Member, name: exp.Identifier) -> Expr:
     """Write USING (name) as an equality of the rows before with a relation."""
+    _require_shared(context, before, member, name)
     left = Conditions(before, context.spans)
     rows = Conditions(Scope((*before.members, member), before.table), context.spans)
     theirs = exp.column(name.copy(), table=exp.to_identifier(member.alias, quoted=True))
@@ -154,3 +157,21 @@ def equal_names(context: Context, before: Scope, member: Member, name: exp.Ident
         made.this.meta.update(name.meta)
     one, other = left.bind(ours), rows.bind(theirs)
     return rows.equal(context.spans.of(name), one, other)
+
+
+def _require_shared(
+    context: Context, before: Scope, member: Member, name: exp.Identifier
+) -> None:
+    """Require a name of USING on both sides; offer one that both have."""
+    theirs = Scope((member,), before.table)
+    if before.knows(name.name) and theirs.knows(name.name):
+        return
+    here = " or ".join(sorted(one.alias for one in before.members))
+    lacking = member.alias if before.knows(name.name) else here
+    known = [column for column in member.columns if before.knows(column)]
+    title = f"there is no column {name.name[:80]!r} in {lacking}"
+    why = "USING names columns that both sides of a join have."
+    columns = f"columns of {here}: {listed_names(before.columns)}"
+    first = written_name(known[0]) if known else query_about(before.table, COUNT)
+    remedy = (first, columns, f"columns of {member.alias}: {listed_names(theirs.columns)}")
+    raise refusal("DPQ204", title, context.spans.of(name), "not in both", why, remedy)

@@ -69,7 +69,8 @@ def is_plain(call: exp.Expr) -> bool:
 
 def call_key(node: exp.Expr) -> object:
     """Return what is equal for nodes of one release: plain aggregates of the same text."""
-    return node.sql() if is_plain(node) else id(node)
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return inner.meta[PLAIN] if is_plain(node) else id(node)
 
 
 def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:

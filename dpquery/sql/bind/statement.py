@@ -22,6 +22,7 @@ from dpquery.errors import (
     QueryRefused,
     RuleRefused,
     SyntaxRefused,
+    internal,
 )
 from dpquery.ir.expr import Constant, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
@@ -145,8 +146,10 @@ def _bound(
     found = Statement(parsed, policy, public, shares).bound()
     if not shares.weights:  # every call states its own
         return found
-    shares = shares.split()
+    first, shares = shares, shares.split()
     found = Statement(parsed, policy, public, shares).bound()
+    if (first.weights, first.selections) != (shares.weights, shares.selections):
+        raise internal("the calls of a statement are not the same when they are bound again")
     return replace(found, understood=shares.understood(parsed.source))
 
 
@@ -190,7 +193,8 @@ class Statement(Opener):
         while isinstance(query, exp.Subquery):
             query = query.this
         found = self._query(query, root=True)
-        assert isinstance(found, Open)  # noqa: S101 - a root is open, or refused
+        if isinstance(found, Derived):  # as of UNION ALL
+            raise raw("*", self.spans.of(query), query_about(found.table, COUNT))
         if self.frontiers:
             refuse_empty(query, self.spans)
         for frontier in self.frontiers:

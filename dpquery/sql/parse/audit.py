@@ -220,7 +220,6 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.Exists, exp.Qualify, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max,
         exp.LogicalAnd, exp.LogicalOr, exp.From, exp.Where, exp.Having, exp.Boolean,
         exp.Paren, exp.Not, exp.Neg, exp.DataTypeParam, exp.Var, exp.Abs,
-        exp.PercentileCont, exp.PercentileDisc,
     ),
     "expressions": (
         exp.With, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Grouping, exp.GroupingId,

@@ -18,7 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from dpquery import rowfunctions
+from dpquery import functions, rowfunctions
 from dpquery.core.source import Source, Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.rowfunctions.dates import UNIT_NAMES
@@ -30,7 +30,7 @@ from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_larg
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished
-from dpquery.sql.suggest.dialects import READ, with_slip_mended
+from dpquery.sql.suggest.dialects import MEANT, READ, with_slip_mended
 
 E = TypeVar("E", bound=exp.Expr)
 Build = Callable[..., exp.Expr]
@@ -46,6 +46,7 @@ _AGGREGATES = {
 }
 """Aggregates and window functions that rows have too, by nodes of their own."""
 _BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
+_BY_NAME |= {*MEANT, *(name.removeprefix("DP_") for name in functions.names())}
 _BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
@@ -250,7 +251,7 @@ def _parsed(source: Source) -> Parsed:
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     without_brackets(tree, spans)
     for node in list(tree.find_all(exp.WithinGroup)):
-        node.replace(_ordered_quantile(source, node, spans))
+        node.replace(_of_ordered(source, node, spans))
     today = utc_today().isoformat()  # once, so that a statement knows one day alone
     for named in list(tree.find_all(exp.CurrentDate)):
         named.replace(_day(today, spans.of(named)))
@@ -269,18 +270,23 @@ def _day(text: str, span: Span) -> exp.Cast:
     return day
 
 
-_QUANTILES = {exp.PercentileCont: "QUANTILE_CONT", exp.PercentileDisc: "QUANTILE_DISC"}
+_ORDERED = {
+    "PERCENTILE_CONT": "QUANTILE_CONT",
+    "PERCENTILE_DISC": "QUANTILE_DISC",
+    "MODE": "MODE",
+}
 
 
-def _ordered_quantile(source: Source, node: exp.WithinGroup, spans: Spans) -> exp.Anonymous:
+def _of_ordered(source: Source, node: exp.WithinGroup, spans: Spans) -> exp.Anonymous:
     """Return PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x) as QUANTILE_CONT(x, q)."""
-    name, (ordered, *others) = _QUANTILES.get(type(node.this)), node.expression.expressions
-    if name is None or others or ordered.args.get("desc") or not node.this.this:
+    call, (ordered, *others) = node.this, node.expression.expressions
+    name = _ORDERED.get(str(call.this).upper()) if isinstance(call, exp.Anonymous) else None
+    if name is None or others or ordered.args.get("desc"):
         refuse_construct(source, node, spans)
-    call = exp.Anonymous(this=name, expressions=[ordered.this, node.this.this])
+    made = exp.Anonymous(this=name, expressions=[ordered.this, *call.expressions])
     span = spans.name(node)
-    call.meta.update({"start": span.start, "end": span.end - 1})
-    return call
+    made.meta.update({"start": span.start, "end": span.end - 1})
+    return made
 
 
 def _too_deep(span: Span, label: str) -> QueryRefused:

@@ -273,7 +273,7 @@ _OTHERS = {
     "DP_SUM": "TOTAL",
     "DP_VAR_SAMP": "VAR",
 }
-_MEANT = {name: meant for meant, names in _OTHERS.items() for name in names.split()}
+MEANT = {name: meant for meant, names in _OTHERS.items() for name in names.split()}
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""
@@ -352,7 +352,7 @@ def _bins(expr: Expr, written: str) -> str:
 
 def function_of(name: str) -> DPFunction | None:
     """Return the DP_ function that an aggregate of another name means, if any does."""
-    return functions.find(_MEANT.get(name, f"DP_{name}"))
+    return functions.find(MEANT.get(name, f"DP_{name}"))
 
 
 def is_aggregate(call: exp.Expr, name: str) -> bool:
