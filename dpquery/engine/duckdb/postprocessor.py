@@ -21,6 +21,7 @@ from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import (
     database_schema,
     duckdb_name,
+    execute,
     lock,
     quoted,
     start,
@@ -108,7 +109,10 @@ class PublicEngine:
         values = ", ".join(_plain(quoted(n), self._types[table][n]) for n in columns)
         equal = f"SELECT count(*) AS n FROM {self._relations[table]} GROUP BY {values}"
         sql = f"SELECT coalesce(max(n), 0) FROM ({equal})"
-        ((most,),) = self._connection.execute(sql).fetchall()
+        try:
+            ((most,),) = execute(self._connection, sql).fetchall()
+        except duckdb.Error:  # it took too long, or too much memory
+            return self.height(table)
         return int(most)
 
     @_once

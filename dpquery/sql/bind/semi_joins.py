@@ -155,7 +155,8 @@ class _SemiJoins:
     def _tied(self, span: Span, select: exp.Select, inner: Scope) -> str:
         """Write EXISTS with an equality of the units for conditions that speak of outside."""
         unit, where = written_name(self.scope.table.unit or ""), select.args.get("where")
-        owners = [next(m for m in scope.members if m.owners) for scope in (inner, self.scope)]
+        sides = (inner.members, self.scope.members)
+        owners = [next((m for m in side if m.owners), side[0]) for side in sides]
         aliases = [written_name(member.alias) for member in owners]
         tie = " = ".join(f"{alias}.{unit}" for alias in aliases)
         text = self.spans.source.text
