@@ -153,7 +153,7 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
         "INTERVAL 1 DAY", " + ", f"{COUNT} FROM visits WHERE day > DATE '2024-01-01' + {{}}"
     ),
     "conditions": _listed("age > {i}", " AND ", _WHERE),
-    "a list": _listed("{i}", ", ", f"{COUNT} FROM staff WHERE age IN ({{}})"),
+    "a list": _listed("4{i}", ", ", f"{COUNT} FROM staff WHERE age IN ({{}})"),
     "a list above": _listed("{i}", ", ", "SELECT zone FROM regions WHERE inhabitants IN ({})"),
     "branches": _listed(
         "WHEN age = {i} THEN {i}", " ", f"{COUNT} FROM staff WHERE CASE {{}} END > 1"
@@ -180,7 +180,7 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
         )
         for where, inner, whole in (
             ("above", _CALL, SHOWN),
-            ("among rows", "age", _WHERE.replace("{}", "{} > 1")),
+            ("among rows", "age", _WHERE.replace("{}", "{} <> 1")),
         )
     },
     **{

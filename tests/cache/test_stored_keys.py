@@ -192,7 +192,7 @@ GOLDEN = {
     "SELECT DP_COUNT(*, eps=1) FROM staff "
     "WHERE salary > (SELECT DP_MEDIAN(salary, eps=1) FROM staff)": "8cd8b254 89e4e7ee",
     "SELECT r.zone, DP_MODE(v.region, eps=1) FROM visits v JOIN regions r "
-    "ON v.region = r.region GROUP BY r.zone": "a733a6d1",
+    "ON v.region = r.region GROUP BY r.zone": "152a4739",
     "SELECT DP_MAX(n, eps=1, bounds=[0, 9]) FROM (SELECT person_id, COUNT(*) AS n FROM visits "
     "GROUP BY person_id)": "0c546c4c",
 }

@@ -69,7 +69,7 @@ def test_writing_and_reading_a_decimal_gives_it_back(number: Decimal):
         (Fraction(1, 3), "0.333333333333…"),
         (Fraction(1, 10**7), "1e-7"),
         (Fraction(15, 10**9), "1.5e-8"),
-        (Fraction(2, 10**6), "0.000002"),
+        (Fraction(2, 10**6), "2e-6"),
         (Fraction(12345678, 10**7), "1.2345678"),
     ],
 )
@@ -92,4 +92,4 @@ def test_ten_tenths_are_exactly_one():
 
 def test_a_loss_names_delta_only_where_there_is_one():
     assert str(Loss(Fraction(1, 2))) == "0.5"
-    assert str(Loss(Fraction(1, 2), Fraction(1, 10**6))) == "0.5 (delta 0.000001)"
+    assert str(Loss(Fraction(1, 2), Fraction(1, 10**6))) == "0.5 (delta 1e-6)"

@@ -58,7 +58,7 @@ CASES = {
     ],
     "SELECT DP_MEDIAN(x, eps=1) FILTER (WHERE b) FROM t": [{0: T, 3: T, 8: H, 15: W}],
     "SELECT DP_MEDIAN(x, eps=1) FROM t WHERE b": [{0: H, 3: H, 8: H, 15: W}],
-    "SELECT DP_MEDIAN(x, eps=1) FROM t WHERE x > 99": [{}],
+    "SELECT DP_MEDIAN(x, eps=1) FROM t WHERE x = 4": [{}],
     "SELECT DP_MEDIAN(x, eps=1) FROM t GROUP BY g": [{0: T, 8: T, 15: W}, {8: H}, {}],
     "SELECT DP_MEDIAN(x, eps=1) FILTER (WHERE b) FROM t GROUP BY g": [{0: T}, {8: H}, {}],
     "SELECT DP_MEDIAN(x, eps=1) FROM t WHERE g IN ('zz', 'no') GROUP BY g": [{}, {3: W}],

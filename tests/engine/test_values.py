@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.errors import PlanRefused
 from dpquery.policy.model import Bounds, Column
 from tests.worlds import private_table, world, write
 
@@ -239,6 +241,11 @@ def test_conditions_see_clamped_values(engine, tmp_path: Path, cells, type_, bou
     path = write(tmp_path / "t.parquet", x=cells)
     column = Column("x", type_, bounds, max_length=3)
     with world(engine, private_table([path], [column], unit=None)) as small:
+        for condition in [one for one, rows in met.items() if not rows]:
+            with suppress(PlanRefused):  # where bounds make it impossible
+                assert small.count(condition) == 0
+                continue
+            met = {one: rows for one, rows in met.items() if one != condition}
         assert small.counts(*met) == list(met.values())
         assert [small.count(condition) for condition in met] == list(met.values())
 

@@ -185,7 +185,8 @@ def test_every_call_is_answered_whatever_the_rows(tmp_path, rows, calls, engine)
         for rest in ("", " WHERE i > 0 GROUP BY g"):
             answer = opened.sql(f"SELECT {text} FROM t{rest}", refresh=True)
             assert answer.loss.epsilon == len(calls)
-            assert all(value is not None for row in answer.rows for value in row)
+            nothing = any("no bounds were found" in note for note in answer.notes)
+            assert nothing or all(value is not None for row in answer.rows for value in row)
 
 
 @pytest.mark.parametrize("call", ["DP_SUM(i", "DP_MAX(d", "DP_AVG(m", "DP_MEDIAN(day"])
@@ -278,8 +279,7 @@ def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         answer = opened.sql(auto("DP_SUM(i", "0.001"))
         assert answer.notes[-1] == (
-            "i below 0 counts as 0, above 1 as 1: too few rows to find bounds for 0.0002 of "
-            "the charge; none are kept; ± is the noise only (95 %)"
+            "no bounds were found for i: too few rows for this eps; state bounds=[low, high]"
         )
         assert not kept(opened, auto("DP_SUM(i"))
 

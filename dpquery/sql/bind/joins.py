@@ -63,7 +63,7 @@ from dpquery.sql.suggest.joins import (
     refuse_unnamed,
 )
 
-MOST_LOOKED_AT = 32
+MOST_LOOKED_AT = 12
 """Inner joins in a row among which the next one is looked for."""
 
 
@@ -212,7 +212,12 @@ class _From:
         self.ahead = [node for item in free for node in item.asked]
         if len(free) < 2:
             return 0
-        return min(range(len(free)), key=lambda at: self._untied(free[at]))
+        scores: list[int] = []
+        for item in free:  # nearly always the first is tied already
+            scores.append(self._untied(item))
+            if not scores[-1]:
+                break
+        return scores.index(min(scores))
 
     def _untied(self, item: _Item) -> int:
         """Return how little ties a relation to those so far; if unclear, that is said later.
@@ -223,11 +228,12 @@ class _From:
             return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
         key = KeyJoin(self.context, self.scope, item.found, number=-1)
         found: list[Expr] = []
-        with suppress(QueryRefused):
-            found = key.equalities((), self._pool(item))
-        if not found:
-            return 3
-        return 1 if key.most(found) > 1 else 0
+        for pool in (item.asked, self._pool(item)):  # its own conditions nearly always do
+            with suppress(QueryRefused):
+                found = key.equalities((), pool)
+            if found and key.most(found) <= 1:
+                return 0
+        return 1 if found else 3
 
     def _pool(self, item: _Item) -> list[exp.Expr]:
         """Return the conditions that may tie the relation of an inner join to the others."""
