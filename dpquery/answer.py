@@ -420,6 +420,11 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
         # A double was rounded after its interval was found: a hair of difference is nothing.
         if abs(up - down) * 100 <= max(up, down):
             return f"± {_rounded_up(max(up, down))}"
+    places = _places(float(value), interval) if isinstance(low, float) else None
+    if places is not None:  # no more digits than the noise leaves, and no end moved inwards
+        step, exactly = Decimal(1).scaleb(-places), Context(prec=400)
+        low = Decimal(low).quantize(step, ROUND_FLOOR, exactly)
+        high = Decimal(high).quantize(step, ROUND_CEILING, exactly)
     return f"{cell_text(low)} … {cell_text(high)}"
 
 
