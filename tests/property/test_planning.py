@@ -25,7 +25,7 @@ from tests.grammar import _WORDS, COLUMNS, NUMBERS, TEXTS, asked, mutated
 from tests.property.test_grammar import require_help
 from tests.shapes import SHAPES, moments, shaped
 
-SECONDS = 3.0
+SECONDS = 2.0
 """Of the processor's time, so that a busy machine changes nothing."""
 _OPERANDS = {*COLUMNS, *NUMBERS, *TEXTS}
 MEMORY = 2 * 1024 * 1024

@@ -152,6 +152,7 @@ class _From:
         """Conditions of inner joins."""
         self.ahead: list[exp.Expr] = []
         """Conditions of the inner joins that follow."""
+        self._named_tables: dict[int, set[str]] = {}
         private = (
             (at, i, i.found) for at, i in enumerate(items) if isinstance(i.found, Derived)
         )
@@ -228,7 +229,7 @@ class _From:
             return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
         key = KeyJoin(self.context, self.scope, item.found, number=-1)
         found: list[Expr] = []
-        for pool in (item.asked, self._pool(item)):  # its own conditions nearly always do
+        for pool in (item.asked, self._about(item)):  # its own conditions nearly always do
             with suppress(QueryRefused):
                 found = key.equalities((), pool)
             if found and key.most(found) <= 1:
@@ -239,6 +240,18 @@ class _From:
         """Return the conditions that may tie the relation of an inner join to the others."""
         found = (*item.asked, *self.pool, *self.ahead, *self.where)
         return list({id(node): node for node in found}.values())
+
+    def _about(self, item: _Item) -> list[exp.Expr]:
+        """Return those of them that may speak of the relation, by its name or by none."""
+        names = {fold(item.alias), ""}
+        return [node for node in self._pool(item) if names & self._tables(node)]
+
+    def _tables(self, node: exp.Expr) -> set[str]:
+        """Return the folded names before columns of a condition; it is asked of each join."""
+        if id(node) not in self._named_tables:
+            found = {fold(column.table) for column in node.find_all(exp.Column)}
+            self._named_tables[id(node)] = found
+        return self._named_tables[id(node)]
 
     def _named(self, item: _Item, member: Member) -> _Item:
         """Return an item with the columns that NATURAL JOIN is about: those both sides have."""
@@ -280,7 +293,7 @@ class _From:
         item = self._named(item, key.member)
         if item.natural and not item.using:
             refuse_unnamed(item.span)
-        pool = own if keeps else self._pool(item)
+        pool = own if keeps else self._about(item)
         condition, most = key.condition(
             self._by(item), item.using, pool, own if keeps else None
         )
