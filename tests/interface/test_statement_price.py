@@ -272,3 +272,12 @@ def test_what_would_be_read_or_paid_otherwise_is_refused(
     with pytest.raises(QueryRefused) as refused:
         session.explain(query, eps=1)
     assert refused.value.code == code
+
+
+def test_aggregates_of_other_rows_are_other_releases(session: Session):
+    some, others = "COUNT(*) FILTER (WHERE remote)", "COUNT(*) FILTER (WHERE age > 30)"
+    query = f"SELECT {some} AS a, {others} AS b, COUNT(*) AS c, {some} AS d FROM staff"
+    assert len(session.explain(query, eps=1).steps) == 3
+    (row,) = session.sql(query, eps=90).rows
+    assert row[0] == row[3]
+    assert len(set(row)) == 3
