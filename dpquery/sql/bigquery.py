@@ -75,6 +75,8 @@ def respelled(source: Source) -> Clause | None:
         NameRefused: DPQ205, DPQ206, DPQ207 an option that is unknown, or has no such value.
         SyntaxRefused: DPQ102 a second clause.
     """
+    if not any(word in source.text.upper() for word in _CLAUSES):
+        return None  # nearly always: the text is read once then
     try:
         tokens = DuckDB().tokenize(source.text)
     except TokenError:
