@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dpquery import catalog as catalogue
+from dpquery.above_threshold import Stream, StreamState, count_of, not_limited, start_stream
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
@@ -59,7 +60,6 @@ from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
-from dpquery.stream import Stream, StreamState, count_of, not_limited, start_stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from dpquery.errors import QueryRefused
 from dpquery.ir.measures import Histogram, Measure
 from dpquery.ir.query import Above
 from dpquery.plan.plan import FrontierPlan, Plan, make_plan
-from dpquery.policy.model import Budget, Column, Files, LedgerSettings, Policy, Table
+from dpquery.policy.model import Column, Files, LedgerSettings, Policy, PolicyBudget, Table
 from dpquery.sql.bind.scope import Member, Scope, column_ref
 from dpquery.sql.bind.statement import bind
 from dpquery.sql.parse.parser import parse
@@ -93,7 +93,7 @@ def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> P
     return Policy(
         name="policy.toml",
         neighbours=neighbours,
-        budget=Budget(LIMITS.policy),
+        budget=PolicyBudget(LIMITS.policy),
         tables={table.name: table},
         ledger=LedgerSettings(None),
     )

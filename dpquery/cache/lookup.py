@@ -16,7 +16,7 @@ from dpquery.budget.ledger.charge import Account, Charge, Receipt
 from dpquery.budget.ledger.tables import Holder, Refinable
 from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells, encode_cells
 from dpquery.cache.refine import Refiner
-from dpquery.core.identity import identity
+from dpquery.core.stable_names import identity
 from dpquery.core.types import Interval
 from dpquery.finish import ready
 from dpquery.functions.base import NoisyCell, Release

@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from math import isqrt
 
-from dpquery.core.identity import record
+from dpquery.core.stable_names import record
 from dpquery.core.zcdp import epsilon_above, rho_below
 
 EPSILON_MIN = Fraction(1, 10**9)

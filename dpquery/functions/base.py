@@ -36,7 +36,7 @@ from dpquery.mechanisms.samplers import Integers
 from dpquery.policy.model import Policy
 
 MAX_ROWS_OF_TABLE = 2**36
-"""More rows than any table here has; sums are shown to fit for so many."""
+"""More rows than a scan gets through, copies counted; sums are shown to fit for so many."""
 LEAST_SCALE = 2**16
 SPARE = WIDEST_EXACT // 2**62
 WEIGHT_SCALE = 2**32

@@ -14,8 +14,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
-from dpquery.core.identity import identity
 from dpquery.core.source import Span
+from dpquery.core.stable_names import identity
 from dpquery.errors import internal
 from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar, parts
 from dpquery.ir.measures import Weight

@@ -27,8 +27,8 @@ from dataclasses import replace
 from hashlib import sha256
 
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
-from dpquery.core.identity import identity
 from dpquery.core.source import Span
+from dpquery.core.stable_names import identity
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import refusal
 from dpquery.functions.base import Facts, Release, without_option

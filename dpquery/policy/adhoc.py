@@ -23,7 +23,7 @@ from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
-from dpquery.policy.model import Bounds, Budget, Column, Files, Policy, Table
+from dpquery.policy.model import Bounds, Column, Files, Policy, PolicyBudget, Table
 from dpquery.policy.schema import Schema, read_schema
 from dpquery.policy.values import ascii_folded, read_name
 
@@ -80,7 +80,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     policy = Policy(
         name=", ".join(text for texts in paths.values() for text in texts),
         neighbours=read_argument(PRIVACY["neighbours"], neighbours),
-        budget=Budget(Ceiling.of(limit, HALF)),
+        budget=PolicyBudget(Ceiling.of(limit, HALF)),
         tables=tables,
         ledger=_at("ledger", ledger_of_ones_own, ledger),
         directory=Path.cwd(),

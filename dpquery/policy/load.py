@@ -42,12 +42,12 @@ from dpquery.policy.keys import (
     missing,
 )
 from dpquery.policy.model import (
-    Budget,
     Column,
     DatabaseTable,
     Files,
     LedgerSettings,
     Policy,
+    PolicyBudget,
     Price,
     ScanLimits,
     Server,
@@ -82,7 +82,7 @@ def load_policy(path: str | Path) -> Policy:
 # The limits of a policy: the whole, and each analyst's, in epsilon or in rho.
 
 
-def _budget(section: Section) -> Budget:
+def _budget(section: Section) -> PolicyBudget:
     """Read what all queries together may lose."""
     stated = BUDGET.read(section)
     delta, converted = stated["delta"] or Fraction(0), stated["delta_for_conversion"]
@@ -92,10 +92,12 @@ def _budget(section: Section) -> Budget:
         raise section.refuse(key.name, Unfit("is above delta", key.why, half))
     share = HALF if converted is None or not delta else converted / delta
     ceiling = _ceiling(section, stated, delta, share)
-    return Budget(ceiling, stated["max_epsilon_per_query"], share, stated["shared_answers"])
+    return PolicyBudget(
+        ceiling, stated["max_epsilon_per_query"], share, stated["shared_answers"]
+    )
 
 
-def _analysts(section: Section, budget: Budget) -> dict[str, Ceiling]:
+def _analysts(section: Section, budget: PolicyBudget) -> dict[str, Ceiling]:
     """Read the analysts' own ceilings; one that says nothing of delta shares the policy's."""
     _refuse_alike(section)
     found = {}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from dpquery.core.identity import Fact, identity, record
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
+from dpquery.core.stable_names import Fact, identity, record
 from dpquery.core.types import Interval, Kind, RowLimit, Type, ordinal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Above
@@ -157,7 +157,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PolicyBudget:
     """Ceilings on loss."""
 
     ceiling: Ceiling
@@ -230,7 +230,7 @@ class Policy:
     name: str
     """The file, or what was connected to, for messages."""
     neighbours: Neighbours
-    budget: Budget
+    budget: PolicyBudget
     tables: dict[str, Table]
     ledger: LedgerSettings
     analysts: dict[str, Ceiling] = field(default_factory=dict)

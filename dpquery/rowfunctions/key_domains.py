@@ -206,23 +206,26 @@ def _between(expr: Expr, facts: Facts) -> Values | None:
 
 
 def _computed(expr: Expr, facts: Facts) -> Values | None:
-    """Compute an expression for every combination of its columns' values."""
+    """Compute an expression for every combination of its columns' values, or of its parts'."""
     if next(constants_in(expr), None) is not None:
         return None
     columns = columns_of(expr)
-    if not columns or not is_exact(expr):
+    if not columns:
         return None
-    rows = _combinations(list(columns.values()), facts)
-    if rows is not None:
-        return _results(
-            rows, lambda row: evaluate(expr, dict(zip(columns, row, strict=True))), expr.type
-        )
     found = list[Values | None]()  # each holds all values
-    if isinstance(expr, Apply | Arithmetic | Widen | Negate):
+    if is_exact(expr):
+        rows = _combinations(list(columns.values()), facts)
+        if rows is not None:
+            return _results(
+                rows,
+                lambda row: evaluate(expr, dict(zip(columns, row, strict=True))),
+                expr.type,
+            )
+        found.append(_between(expr, facts))
+    if isinstance(expr, Apply | Arithmetic | Widen | Negate) and _is_exact_of_parts(expr):
         rows = _combinations(children(expr), facts)
         if rows is not None:
             found.append(_results(rows, lambda row: combined(expr, list(row)), expr.type))
-    found.append(_between(expr, facts))
     return min((values for values in found if values is not None), key=len, default=None)
 
 
@@ -287,6 +290,9 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
 
 def is_exact(expr: Expr) -> bool:
     """Return whether every library computes the same last bit of a value."""
-    if isinstance(expr, Apply) and not named(expr.function).exact:
-        return False
-    return all(map(is_exact, children(expr)))
+    return _is_exact_of_parts(expr) and all(map(is_exact, children(expr)))
+
+
+def _is_exact_of_parts(expr: Expr) -> bool:
+    """Return whether every library computes the same of equal parts."""
+    return not isinstance(expr, Apply) or named(expr.function).exact

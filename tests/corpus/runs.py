@@ -30,7 +30,7 @@ from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Budget, LedgerSettings, Policy
+from dpquery.policy.model import LedgerSettings, Policy, PolicyBudget
 from dpquery.session import Session
 from tests.corpus import cases
 from tests.corpus.cases import Case
@@ -59,7 +59,9 @@ def samples(place: Path) -> Path:
 def policy_at(file: Path) -> Policy:
     """Load a policy with the largest budget there is, and its ledger in memory."""
     most = Loss(Fraction(BUDGET_MAX), Fraction(1, 2))
-    return replace(load_policy(file), budget=Budget(Ceiling(most)), ledger=LedgerSettings(None))
+    return replace(
+        load_policy(file), budget=PolicyBudget(Ceiling(most)), ledger=LedgerSettings(None)
+    )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.mechanisms import DiscreteGaussian
 from dpquery.plan.plan import Plan
-from dpquery.policy.model import Budget, Column, LedgerSettings, Policy
+from dpquery.policy.model import Column, LedgerSettings, Policy, PolicyBudget
 from tests.neighbours import Drawn, drawn, save
 from tests.oracle.engine import PythonEngine
 from tests.worlds import ALICE, LIMITS, planned, policy_of, private_table
@@ -143,7 +143,7 @@ def world(
     columns = [region if c is REGION else c for c in COLUMNS]
     paths = [place / "1.parquet", place / "2.parquet"]
     policy = policy_of(private_table(paths, columns), neighbours)
-    policy = replace(policy, budget=Budget(ceiling))
+    policy = replace(policy, budget=PolicyBudget(ceiling))
     plans = {query: planned(policy, query) for query in menu}
     exact: dict[str, list[list[Drawn]]] = {query: [] for query in menu}
     for content in UNITS:

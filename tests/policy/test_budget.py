@@ -11,7 +11,7 @@ from dpquery.core.privacy import Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Budget, Policy
+from dpquery.policy.model import Policy, PolicyBudget
 
 TABLE = """
 [tables.t]
@@ -21,7 +21,7 @@ public = true
 DELTA = Fraction(1, 10**6)
 
 
-def budget(place: Path, *lines: str) -> Budget:
+def budget(place: Path, *lines: str) -> PolicyBudget:
     return policy(place, *lines).budget
 
 

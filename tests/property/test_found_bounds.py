@@ -25,7 +25,7 @@ from dpquery.functions.quantile import OF_LISTS
 from dpquery.functions.search import Block, blocks_of
 from dpquery.ir.expr import Code
 from dpquery.plan.plan import with_bounds
-from dpquery.policy.model import Bounds, Budget, Column, LedgerSettings, Policy
+from dpquery.policy.model import Bounds, Column, LedgerSettings, Policy, PolicyBudget
 from dpquery.release import find_bounds
 from dpquery.session import Session
 from tests.worlds import planned, policy_of, private_table
@@ -355,7 +355,7 @@ def test_bounds_are_only_appended(ordinary, tmp_path, statement):
 
 def test_a_rho_buys_no_bounds(ordinary):
     policy = policy_over(ordinary, single=True)
-    rho = Budget(Ceiling.in_rho(Fraction(1), Fraction(1, 10**6), Fraction(1, 2)))
+    rho = PolicyBudget(Ceiling.in_rho(Fraction(1), Fraction(1, 10**6), Fraction(1, 2)))
     with session(replace(policy, budget=rho)) as opened:
         with pytest.raises(DPQueryError) as refused:
             opened.sql("SELECT DP_SUM(i, rho=0.005, bounds='auto') FROM t")

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.arrow import arrow_type, table_of
-from dpquery.core.identity import identity
+from dpquery.core.stable_names import identity
 from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import (
     database_schema,

@@ -47,7 +47,7 @@ from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, implied, nul
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.options import LEAST_DELTA
-from dpquery.sql.bind.public_keys import PublicKeys
+from dpquery.sql.bind.public_joins import PublicKeys
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large

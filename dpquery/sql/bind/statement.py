@@ -33,7 +33,6 @@ from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import Keys, finds_keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
-from dpquery.sql.bind.plain import aggregates_units, make_calls
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
@@ -41,6 +40,7 @@ from dpquery.sql.bind.subqueries import derive, union_all
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed, parse
 from dpquery.sql.parse.spans import outside, repeated, too_large
+from dpquery.sql.plain_aggregates import aggregates_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_SHOWN,
     From,

@@ -13,7 +13,15 @@ from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import PlanRefused
-from dpquery.policy.model import Bounds, Budget, Column, Files, LedgerSettings, Policy, Table
+from dpquery.policy.model import (
+    Bounds,
+    Column,
+    Files,
+    LedgerSettings,
+    Policy,
+    PolicyBudget,
+    Table,
+)
 from dpquery.rowfunctions.key_domains import MAX_CELLS
 from dpquery.sql.bind.groups import MOST_RANGED
 from dpquery.sql.bind.statement import bind
@@ -170,7 +178,7 @@ def test_a_refusal_reads_as_it_was_written(query: str, text: str):
 def keys(sql: str, *columns: Column) -> list[tuple[object, ...]]:
     """Bind a query over a table of these columns, and give the values of its keys."""
     table = Table("t", Files((Path("t.parquet"),)), (), {c.name: c for c in columns})
-    budget = Budget(Ceiling(Loss(Fraction(1))))
+    budget = PolicyBudget(Ceiling(Loss(Fraction(1))))
     policy = Policy("p", Neighbours.ADD_REMOVE, budget, {"t": table}, LedgerSettings(None))
     (frontier,) = bind(parse(Source(sql)), policy, facts()[1]).frontiers
     return [key.values for key in frontier.keys]
