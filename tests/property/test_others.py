@@ -261,5 +261,5 @@ def test_five_thousand_queries_leave_others_as_they_are(
 ):
     """All shards together have that many answered; in some, joins pair few rows of a unit."""
     monkeypatch.setattr(extent, "MOST_PAIRS", extent.MOST_PAIRS if shard % 4 else 3)
-    require_apart(sides, 5_000 // 10 + 25)
+    require_apart(sides, 5_000 // 10 + 100)  # some may be refused by chance
     assert sides.asked["answered"] >= 5_000 // 10
