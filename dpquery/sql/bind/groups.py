@@ -297,7 +297,8 @@ class Keys:
     def _listed(self, expr: Expr, node: exp.Expr, shown: Span, column: str) -> Key:
         """Make a key of an expression whose values are public."""
         facts = facts_of(self.rows.where)
-        values = None if isinstance(expr, Literal) else self._values(expr, facts)
+        typed = isinstance(expr, Literal) and expr.span == shown  # as GROUP BY 'dept'
+        values = None if typed else self._values(expr, facts)
         if isinstance(expr, ColumnRef) and expr.keys is None and expr not in facts.values:
             self._require_few(expr, values, shown)
         if values is None:

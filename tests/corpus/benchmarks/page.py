@@ -34,5 +34,6 @@ def _outcome(question: Question) -> str:
     if question.code:
         told = "not yet" if question.waits else f"refused, {question.code}"
         return f"{told}: {question.why}"
-    differs = [DIFFERENCES[name] for name in question.differs]
+    differs = ["with the groups that nobody is in"] if question.possible else []
+    differs += [DIFFERENCES[name] for name in question.differs]
     return "; ".join(["answered", *differs])

@@ -205,7 +205,6 @@ LIMIT 10;
 SELECT URL, count(*) AS hits FROM hits GROUP BY URL ORDER BY hits DESC, URL LIMIT 10;
 
 -- 34. The same, beside a constant?
--- waits: DPQ402, a constant as a group
 SELECT 1 AS one, URL, count(*) AS hits FROM hits GROUP BY one, URL ORDER BY hits DESC, URL LIMIT 10;
 
 -- 35. From which ten addresses were most pages seen, beside their neighbours?

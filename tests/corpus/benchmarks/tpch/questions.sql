@@ -17,7 +17,6 @@ GROUP BY l_returnflag, l_linestatus
 ORDER BY l_returnflag, l_linestatus;
 
 -- 2. Which suppliers of a region offer small brass parts at the lowest price there?
--- waits: DPQ409, subqueries correlated over public tables, of many rows by plan
 WITH offers AS (
     SELECT p_partkey, p_mfgr, s_name, s_acctbal, n_name, ps_supplycost
     FROM partsupp
@@ -35,7 +34,7 @@ ORDER BY s_acctbal DESC, p_partkey
 LIMIT 20;
 
 -- 3. Which ten open orders of a segment are worth most?
--- waits: DPQ405, several groups found together; then none is, as an order is one customer's
+-- waits: DPQ405, several groups that are found together
 -- differs: none
 -- found: SELECT o_orderkey, o_orderdate FROM orders GROUP BY ALL HAVING count(DISTINCT custkey) > 1
 SELECT l_orderkey, o_orderdate, sum(l_extendedprice * (1 - l_discount)) AS worth
