@@ -58,6 +58,10 @@ _OPTIONS = {
     for option in function.parameters
     for name in (option.name, *option.aliases)
 }
+_PLACES_OF_TEXTS = (
+    "the first or the middle of some texts is somebody's own. Of numbers, one of a public",
+    "grid is released in its place; of texts there is no such grid.",
+)
 
 
 @dataclass(slots=True)
@@ -474,7 +478,9 @@ class _Reader:
             if about.takes is Takes.CONDITION:
                 remedy = f"{name}({written} IS NOT NULL, eps=0.5)"
             label = f"{with_article(argument.type)} here"
-            mismatch(argument.span, f"{name} needs a {about.takes}", label, remedy)
+            title, texts = f"{name} needs a {about.takes}", argument.type.kind is Kind.TEXT
+            ordered = (_PLACES_OF_TEXTS,) if texts and about.takes is Takes.ORDERED else ()
+            mismatch(argument.span, title, label, remedy, *ordered)
         return argument
 
 

@@ -516,3 +516,12 @@ def test_of_several_calls_the_dearest_is_offered_with_what_the_others_leave(sess
         "that is the most that fits beside the other calls",
     )
     session.sql(query.replace("DP_AVG(age, eps=4)", caught.value.diagnostic.remedy[0]))
+
+
+def test_the_first_of_some_texts_is_said_to_be_somebodys(session):
+    diagnostic = refused(session, "SELECT DP_MIN(dept, eps=1) FROM staff").diagnostic
+    assert diagnostic.why[0].startswith("the first or the middle of some texts is somebody's")
+    assert (
+        "converted"
+        in refused(session, "SELECT DP_SUM(dept, eps=1) FROM staff").diagnostic.why[0]
+    )
