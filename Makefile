@@ -62,7 +62,7 @@ fix: $(STAMP)  ## format, and the lint fixes that cannot change meaning
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## regenerate functions.md, policy.md, noise.svg, and changed transcripts
+docs: $(STAMP)  ## regenerate functions.md, policy.md, benchmarks.md, noise.svg, and changed transcripts
 	$(BIN)/python -m tests.tasks docs
 
 data: $(STAMP)  ## regenerate the sample data and compare checksums

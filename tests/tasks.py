@@ -15,6 +15,7 @@ from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as RESULTS
+from tests.corpus.benchmarks import page as benchmarks
 from tests.docs import follow, picture
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +120,7 @@ def _key(key: keys.Key) -> str:
 GENERATED: dict[Path, Callable[[], str]] = {
     ROOT / "docs" / "functions.md": functions_page,
     ROOT / "docs" / "policy.md": policy_page,
+    ROOT / "docs" / "benchmarks.md": benchmarks.page,
     ROOT / "docs" / "noise.svg": picture.picture,
     follow.PAGE: follow.page,
 }

@@ -1,0 +1,35 @@
+"""The sets of questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.corpus.benchmarks.clickbench import data as clickbench
+from tests.corpus.benchmarks.questions import Question, read
+from tests.corpus.benchmarks.tpch import data as tpch
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """A folder of questions, and what writes their tables."""
+
+    name: str
+    says: str
+    """What the page says of the tables."""
+    folder: Path
+    write: Callable[[Path], None]
+
+    @property
+    def questions(self) -> list[Question]:
+        return read(self.folder / "questions.sql")
+
+
+FOLDER = Path(__file__).parent
+SETS = {
+    "tpch": QuestionSet("TPC-H", tpch.SAYS, FOLDER / "tpch", tpch.write),
+    "clickbench": QuestionSet(
+        "ClickBench", clickbench.SAYS, FOLDER / "clickbench", clickbench.write
+    ),
+}
