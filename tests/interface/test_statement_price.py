@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.errors import BudgetRefused, NameRefused, QueryRefused, RuleRefused
+from dpquery.errors import BudgetRefused, NameRefused, PlanRefused, QueryRefused, RuleRefused
 from dpquery.session import Session
 from tests.tasks import ROOT
 
@@ -172,6 +172,20 @@ def test_groups_that_are_not_public_are_found_where_there_is_a_delta(session: Se
     squares = {row[0] for row in rows}
     assert len(squares) > 3
     assert squares <= {None, *(number * number for number in range(241))}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT person_id, COUNT(*) FROM visits GROUP BY person_id",
+        "SELECT v.person_id AS who, minutes, COUNT(*) FROM visits v GROUP BY minutes, who",
+    ],
+)
+def test_units_are_not_looked_for_as_groups(session: Session, query: str):
+    """Each is alone in its group, so that none could be found: that would be paid for."""
+    with pytest.raises(PlanRefused) as refused:
+        session.explain(query, eps=2)
+    assert refused.value.code == "DPQ402"
 
 
 def test_a_table_without_a_limit_of_rows_has_it_found(tmp_path: Path):

@@ -47,7 +47,7 @@ from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, implied, nul
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.options import LEAST_DELTA
-from dpquery.sql.bind.public_joins import PublicKeys
+from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
@@ -184,7 +184,9 @@ class Keys:
             own = {self._key(node, value) for node, value in nodes}
             sets.append(tuple(key for key in self._keys.values() if key.column in own))
         for public in publics:
-            sets = [public.together(public.with_shown(own)) for own in sets]
+            sets = [public.with_shown(own) for own in sets]
+        for linked in PublicGroups(self, publics).linked():
+            sets = [linked.together(own) for own in sets]
         cells = [prod(key.size for key in own) for own in sets]
         if sum(cells) > MAX_CELLS:
             self._too_many(sum(cells), sets[cells.index(max(cells))])
@@ -256,9 +258,14 @@ class Keys:
         return self._keys[expr].column
 
     def _is_selected(self, expr: Expr) -> bool:
-        """Return whether groups that are not public are found with the statement's delta."""
+        """Return whether groups that are not public are found with the statement's delta.
+
+        Of units none could be found: each is in its own group alone.
+        """
         shares = self.rows.shares
         if shares is None or not shares.price.delta or isinstance(expr, Literal):
+            return False
+        if self.rows.scope.gives_unit(expr):
             return False
         known = self._values(expr, facts_of(self.rows.where))
         return known is None and expr.type.kind is not Kind.DOUBLE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -26,6 +27,7 @@ from dpquery.ir.expr import (
 from dpquery.ir.query import Key
 from dpquery.ir.relations import PublicJoin
 from dpquery.ir.walk import constants_in
+from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.rowfunctions.key_domains import is_exact, tuples_of
 from dpquery.rowfunctions.ranges import facts_of
@@ -39,6 +41,9 @@ from dpquery.sql.suggest.queries import COUNT, query_about
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.groups import Keys
+
+MOST_PAIRED = 200_000
+"""Rows of public tables that are put together, to see which groups there are."""
 
 
 class KeyJoin:
@@ -200,62 +205,31 @@ def _require_shared(
 
 
 class PublicKeys:
-    """Keys that are columns of one public table: groups are the combinations that it has."""
+    """Keys that are columns of one public table, and what conditions say of its rows."""
 
     def __init__(self, keys: Keys, number: int, join: PublicJoin) -> None:
         self.keys = keys
         self.number = number
         self.join = join
-        self.said = [*filter(self._is_own, facts_of(keys.rows.where).said)]
-        """What WHERE says of the public columns alone."""
         on = facts_of(join.condition)
-        self.asked = [*filter(self._is_own, on.said)]
+        self.asked = on.said
         """What ON asks of the public rows that others meet."""
         self.present = [one for one in on.present if self._is_column(one)]
         self.same = {} if join.keeps else dict(filter(None, map(self._equated, on.said)))
         """The public columns that other columns are equal to."""
 
-    def together(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Return keys of which those of this table have the combinations that it has."""
-        taken = {column for key in own if key.beside for column in (key.beside, key.column)}
-        mine = [
-            key
-            for key in own
-            if key.finding is None
-            and key.column not in taken
-            and self._is_own(self._public(key))
-        ]
-        rows = self._rows(mine) if mine else None
-        if rows is None:
-            return own
-        known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
-        found = [
-            one
-            for one in tuples_of([self._public(key) for key in mine], rows)
-            if all(one[at] in values for at, values in known)
-        ]
-        if not found:
-            self.keys.refuse_empty(mine[0].span, self.said or self.asked)
-        lead, *_ = names = [key.column for key in mine]
-        listed = dict(zip(names, zip(*found, strict=True), strict=True))
-        return tuple(
-            replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
-            if key.column in listed
-            else key
-            for key in own
-        )
-
     def with_shown(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys with the columns of this table that are shown, and determined by them."""
         table = self.keys.context.policy.tables[self.join.table]
         unique = {*map(fold, table.unique)}
-        grouped = {fold(one.name) for one in map(self._public, own) if self._is_column(one)}
+        grouped = {fold(one.name) for one in map(self.public, own) if self._is_column(one)}
         if not unique or not unique <= grouped:
             return own
         shown = [self.keys.beside(one) for one in self.keys.shown if self._is_shown(one)]
         return (*own, *(key for key in shown if key.column not in {one.column for one in own}))
 
-    def _public(self, key: Key) -> Expr:
+    def public(self, key: Key) -> Expr:
+        """Return a key as an expression of this table, if it equals a column of it."""
         return self.same.get(key.expr, key.expr)
 
     def _is_shown(self, column: ColumnRef) -> bool:
@@ -268,11 +242,6 @@ class PublicKeys:
     def _is_column(self, expr: Expr) -> TypeGuard[ColumnRef]:
         return isinstance(expr, ColumnRef) and expr.of == self.number
 
-    def _is_own(self, expr: Expr) -> bool:
-        """Return whether an expression reads this table alone, and means the same anywhere."""
-        read = {of for of, _ in columns_of(expr)}
-        return read == {self.number} and is_exact(expr) and not any(constants_in(expr))
-
     def _equated(self, part: Expr) -> tuple[Expr, Expr] | None:
         """Return a column of other rows, and the public one that it equals."""
         if not isinstance(part, Compare) or part.operator is not Comparison.EQ:
@@ -282,24 +251,186 @@ class PublicKeys:
                 return other, one
         return None
 
-    def _rows(self, keys: Sequence[Key]) -> list[Row] | None:
-        """Return the public rows that private ones can meet, and one of NULL for the others."""
-        exprs = [*map(self._public, keys), *self.said, *self.asked, *self.present]
-        columns = columns_of(*exprs)
-        names = tuple(name for _, name in columns)
+    def rows(self, columns: Mapping[tuple[int, str], ColumnRef]) -> list[Row] | None:
+        """Return what some columns are in rows that private ones meet; None of very many.
+
+        Where the join keeps rows, one is of those that meet none.
+        """
+        mine = {key: one for key, one in columns.items() if key[0] == self.number}
+        names = tuple(name for _, name in mine)
         found = self.keys.context.public.tuples(self.join.table, names)
         if found is None:
             return None
-        types = [column.type for column in columns.values()]
+        types = [column.type for column in mine.values()]
         rows: list[Row] = [
-            dict(zip(columns, map(constant, values, types), strict=True)) for values in found
+            dict(zip(mine, map(constant, one, types), strict=True)) for one in found
         ]
-        rows = [
+        alone = [one for one in self.asked if _read(one) == {self.number} and _is_fixed(one)]
+        met = [
             row
             for row in rows
-            if all(evaluate(one, row) is True for one in self.asked)
+            if all(evaluate(one, row) is True for one in alone)
             and all(evaluate(one, row) is not None for one in self.present)
         ]
-        if self.join.keeps:
-            rows.append(dict.fromkeys(columns))
-        return [row for row in rows if all(evaluate(one, row) is True for one in self.said)]
+        return [*met, {**dict.fromkeys(mine), self.missing: True}] if self.join.keeps else met
+
+    @property
+    def missing(self) -> tuple[int, str]:
+        """What is true in a row that meets none of this table."""
+        return self.number, ""
+
+
+class PublicGroups:
+    """Public tables whose rows conditions link, and the groups of their columns.
+
+    A private row carries a row of each table, or NULL where a join keeps it without one. WHERE
+    is true of these rows, and ON of those that were joined. So what both say of these tables
+    alone decides which rows stand together, and the combinations of keys in them are all the
+    groups that any private row can be in. They follow from the query and from public tables.
+    """
+
+    def __init__(self, keys: Keys, publics: Sequence[PublicKeys]) -> None:
+        self.keys = keys
+        self.publics = {one.number: one for one in publics}
+        asked = [(one, part) for one in publics for part in one.asked]
+        self.said: list[tuple[PublicKeys | None, Expr]] = [
+            (of, part)
+            for of, part in [*((None, one) for one in facts_of(keys.rows.where).said), *asked]
+            if self._is_own(part)
+        ]
+        """The conditions that read these tables alone, each with the join that asks it."""
+
+    def linked(self) -> list[PublicGroups]:
+        """Return the tables apart, but those together that a condition reads at once."""
+        parts = [{number} for number in self.publics]
+        for _, condition in self.said:
+            read = _read(condition)
+            parts = [
+                set().union(*(one for one in parts if one & read)),
+                *(one for one in parts if not one & read),
+            ]
+        return [
+            PublicGroups(self.keys, [one for n, one in self.publics.items() if n in part])
+            for part in parts
+        ]
+
+    def together(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys of which those of these tables have the combinations that there are."""
+        taken = {column for key in own if key.beside for column in (key.beside, key.column)}
+        mine = [
+            key
+            for key in own
+            if key.finding is None
+            and key.column not in taken
+            and self._is_own(self.public(key))
+        ]
+        rows = self._rows(mine) if mine else None
+        if rows is None:
+            return self._apart(own) if mine else own
+        known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
+        found = [
+            one
+            for one in tuples_of([self.public(key) for key in mine], rows)
+            if all(one[at] in values for at, values in known)
+        ]
+        if not found:
+            where = [condition for of, condition in self.said if of is None]
+            said = where or [condition for _, condition in self.said]
+            self.keys.refuse_empty(mine[0].span, said)
+        lead, *_ = names = [key.column for key in mine]
+        listed = dict(zip(names, zip(*found, strict=True), strict=True))
+        return tuple(
+            replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
+            if key.column in listed
+            else key
+            for key in own
+        )
+
+    def _apart(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys with the combinations of each table, where those of all are too many."""
+        if len(self.publics) > 1:
+            for one in self.publics.values():
+                own = PublicGroups(self.keys, [one]).together(own)
+        return own
+
+    def public(self, key: Key) -> Expr:
+        """Return a key as an expression of these tables, if it is one."""
+        return next(
+            (p.public(key) for p in self.publics.values() if key.expr in p.same), key.expr
+        )
+
+    def _is_own(self, expr: Expr) -> bool:
+        """Return whether an expression reads these tables alone, and is the same anywhere."""
+        read = _read(expr)
+        return bool(read) and read <= self.publics.keys() and _is_fixed(expr)
+
+    def _rows(self, keys: Sequence[Key]) -> list[Row] | None:
+        """Return the public rows that private ones can carry; None of very many."""
+        present = [column for one in self.publics.values() for column in one.present]
+        asked = [condition for _, condition in self.said]
+        columns = columns_of(*map(self.public, keys), *asked, *present)
+        rows: list[Row] | None = [{}]
+        seen = set[int]()
+        for number, one in self.publics.items():
+            found = one.rows(columns)
+            if found is None or rows is None:
+                return None
+            seen.add(number)
+            said = [(of, part) for of, part in self.said if number in _read(part) <= seen]
+            rows = _joined(rows, found, one, said)
+        return rows
+
+
+def _read(expr: Expr) -> set[int]:
+    """Return the relations that an expression reads."""
+    return {of for of, _ in columns_of(expr)}
+
+
+def _is_fixed(expr: Expr) -> bool:
+    """Return whether an expression is the same anywhere, of equal rows."""
+    return is_exact(expr) and not any(constants_in(expr))
+
+
+def _joined(
+    rows: Sequence[Row],
+    found: Sequence[Row],
+    public: PublicKeys,
+    said: Sequence[tuple[PublicKeys | None, Expr]],
+) -> list[Row] | None:
+    """Return rows with those of one more table, if conditions hold; None of very many.
+
+    Those that meet are looked up by what equalities compare; NULL meets every row.
+    """
+    sides = [pair for _, part in said if (pair := _equated_sides(part, public.number))]
+    meeting = dict[tuple[Value, ...], list[Row]]()
+    missing = [row for row in found if public.missing in row]
+    for row in found:
+        if public.missing not in row:
+            meeting.setdefault(tuple(evaluate(one, row) for one, _ in sides), []).append(row)
+    pairs = (
+        {**row, **one}
+        for row in rows
+        for one in chain(
+            meeting.get(tuple(evaluate(other, row) for _, other in sides), ()), missing
+        )
+    )
+    tried = [*islice(pairs, MOST_PAIRED + 1)]
+    if len(tried) > MOST_PAIRED:
+        return None
+    return [row for row in tried if all(_holds(of, part, row) for of, part in said)]
+
+
+def _equated_sides(condition: Expr, number: int) -> tuple[Expr, Expr] | None:
+    """Return what an equality compares: of one table, and of those before."""
+    if not isinstance(condition, Compare) or condition.operator is not Comparison.EQ:
+        return None
+    left, right = condition.left, condition.right
+    for one, other in ((left, right), (right, left)):
+        if _read(one) == {number} and _read(other) and number not in _read(other):
+            return one, other
+    return None
+
+
+def _holds(of: PublicKeys | None, condition: Expr, row: Row) -> bool:
+    """Return whether a condition is true of a row; ON is not asked of rows that meet none."""
+    return (of is not None and of.missing in row) or evaluate(condition, row) is True

@@ -169,6 +169,15 @@ class Scope:
         """Return whether a node names the privacy unit of a relation here."""
         return bool(self.owners_at(node))
 
+    def gives_unit(self, expr: Expr) -> bool:
+        """Return whether an expression is a column that holds the privacy unit."""
+        return any(
+            column == expr
+            for member in self.members
+            for name, column in member.columns.items()
+            if fold(name) in member.owners
+        )
+
     def owners_at(self, node: exp.Expr) -> list[str]:
         """Return the relations whose privacy unit a node names, by their aliases."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):

@@ -3,58 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from decimal import Decimal
 
 import sqlglot
 
+from tests.corpus.benchmarks.questions import Question
+
 DIFFERENCES = {
+    "alone": "groups of one person are not found",
+    "none": "no group is found, as each is one person's",
     "ties": "which rows of equal rank are shown is open",
     "few": "LIMIT shows groups that nobody is in, too",
 }
 """What an answer may differ in, by name; every other difference is a fault."""
 
-Row = Sequence[object]
+Rows = list[tuple]
 _NUMBERS = int | float | Decimal
 
 
 def require_same(
-    ours: list[tuple],
-    theirs: list[tuple],
-    sql: str,
-    possible: list[tuple] | None,
-    differs: Sequence[str],
+    question: Question, ours: Rows, theirs: Rows, possible: Rows | None, found: Rows | None
 ) -> None:
     """Raise unless both have the same rows, in the same order where the question states one.
 
-    Where groups that nobody is in are shown, `possible` has the keys of all, which stand first.
+    Keys of groups stand first: of all that are `possible` where empty ones are shown, and of
+    those that are `found` where others are not.
     """
-    assert set(differs) <= set(DIFFERENCES)
+    assert set(question.differs) <= set(DIFFERENCES)
+    assert (found is None) == {"alone", "none"}.isdisjoint(question.differs)
+    assert (found == []) == ("none" in question.differs)
+    if found is not None:
+        theirs = _of_groups(theirs, found)
     if possible is not None:
-        ours = _with_rows(ours, theirs, possible)
-        if "few" in differs:
-            theirs = theirs[: len(ours)]
-    if sqlglot.parse_one(sql, dialect="duckdb").args.get("order") is None:
+        assert ours == _of_groups(ours, possible), "a group that cannot exist"
+        ours = _of_groups(ours, _keys(theirs, possible))
+        theirs = theirs[: len(ours)] if "few" in question.differs else theirs
+    if sqlglot.parse_one(question.sql, dialect="duckdb").args.get("order") is None:
         ours, theirs = (sorted(rows, key=_sortable) for rows in (ours, theirs))
     assert len(ours) == len(theirs)
     for mine, exact in zip(ours, theirs, strict=True):
-        assert alike(mine, exact, "ties" in differs), (mine, exact)
+        assert alike(mine, exact, "ties" in question.differs), (mine, exact)
 
 
-def _with_rows(ours: list[tuple], theirs: list[tuple], possible: list[tuple]) -> list[tuple]:
-    """Return our rows without those of empty groups; each has to be possible."""
-    assert possible, "no group can exist"
-    keys = len(possible[0])
-    assert {row[:keys] for row in ours} <= set(possible)
-    occurring = {row[:keys] for row in theirs}
-    return [row for row in ours if row[:keys] in occurring]
+def _of_groups(rows: Rows, groups: Rows) -> Rows:
+    """Return the rows of some groups."""
+    return [row for row in rows if row[: len(groups[0])] in groups] if groups else []
 
 
-def _sortable(row: Row) -> list[tuple[str, object]]:
-    return [("", 0) if value is None else (str(value), 0) for value in row]
+def _keys(rows: Rows, groups: Rows) -> Rows:
+    return [row[: len(groups[0])] for row in rows] if groups else []
 
 
-def alike(ours: Row, theirs: Row, ties: bool = False) -> bool:
+def _sortable(row: tuple) -> list[str]:
+    return [str(value) for value in row]
+
+
+def alike(ours: tuple, theirs: tuple, ties: bool = False) -> bool:
     """Say whether two rows have the same values; of ties, the same numbers."""
     return len(ours) == len(theirs) and all(
         _same(one, other) or (ties and not isinstance(other, _NUMBERS))

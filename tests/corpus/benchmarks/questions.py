@@ -13,6 +13,7 @@ that is run by dpquery and by DuckDB as it stands:
 | `refused: DPQ301, why` | it is refused with this code, for a reason of privacy |
 | `waits: DPQ305, what` | it is refused, for want of a feature |
 | `possible: SELECT ...` | the groups that can exist: the answer has empty ones, too |
+| `found: SELECT ...` | the groups of several persons: others are not found |
 | `differs: a; b` | names of `compare.DIFFERENCES` |
 """
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEAD = re.compile(r"^-- (\d+)\. (.*)$", re.MULTILINE)
-_LINE = re.compile(r"-- (refused|waits|possible|differs): (.*)")
+_LINE = re.compile(r"-- (refused|waits|possible|found|differs): (.*)")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Question:
     why: str = ""
     waits: bool = False
     possible: str = ""
+    found: str = ""
     differs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -69,5 +71,6 @@ def _question(number: int, asks: str, text: str) -> Question:
         why,
         "waits" in said,
         said.get("possible", ""),
+        said.get("found", ""),
         tuple(differs),
     )

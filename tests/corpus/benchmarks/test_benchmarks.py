@@ -40,10 +40,9 @@ def test_a_question_is_answered_or_refused_as_stated(
             place.ask(question)
         assert refused.value.code == question.code
         return
-    possible = place.exact(question.possible) if question.possible else None
-    ours = place.ask(question).rows
     assert theirs, "a comparison with nothing says nothing"
-    require_same(ours, theirs, question.sql, possible, question.differs)
+    groups = [place.exact(sql) if sql else None for sql in (question.possible, question.found)]
+    require_same(question, place.ask(question).rows, theirs, *groups)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -61,7 +60,15 @@ def test_a_wrong_number_is_noticed():
 
 
 def test_a_group_that_cannot_exist_is_noticed():
-    ours, theirs = [("a", 1), ("b", 0)], [("a", 1)]
-    require_same(ours, theirs, "SELECT 1", [("a",), ("b",)], ())
+    ours, theirs, question = [("a", 1), ("b", 0)], [("a", 1)], Question(1, "", "SELECT 1")
+    require_same(question, ours, theirs, [("a",), ("b",)], None)
     with pytest.raises(AssertionError):
-        require_same(ours, theirs, "SELECT 1", [("a",)], ())
+        require_same(question, ours, theirs, [("a",)], None)
+
+
+def test_a_group_that_is_missing_is_noticed():
+    ours, theirs = [("a", 2)], [("a", 2), ("b", 1)]
+    question = Question(1, "", "SELECT 1", differs=("alone",))
+    require_same(question, ours, theirs, None, [("a",)])
+    with pytest.raises(AssertionError):
+        require_same(question, ours, theirs, None, [("a",), ("b",)])
