@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.corpus.benchmarks.clickbench import data as clickbench
 from tests.corpus.benchmarks.questions import Question, read
+from tests.corpus.benchmarks.tpcds import data as tpcds
 from tests.corpus.benchmarks.tpch import data as tpch
 
 
@@ -29,6 +30,7 @@ class QuestionSet:
 FOLDER = Path(__file__).parent
 SETS = {
     "tpch": QuestionSet("TPC-H", tpch.SAYS, FOLDER / "tpch", tpch.write),
+    "tpcds": QuestionSet("TPC-DS", tpcds.SAYS, FOLDER / "tpcds", tpcds.write),
     "clickbench": QuestionSet(
         "ClickBench", clickbench.SAYS, FOLDER / "clickbench", clickbench.write
     ),
