@@ -90,7 +90,7 @@ def documents() -> dict[str, Path]:
     """Return the pages of the documentation by name; a wheel holds them in the package."""
     package = Path(__file__).resolve().parents[1]
     root = package if (package / "docs").is_dir() else package.parent
-    found = {path.stem.lower(): path for path in (root / "docs").glob("*.md")}
+    found = {path.stem.lower(): path for path in (root / "docs").rglob("*.md")}
     return found | {"grammar": root / "grammar" / "dpsql.ebnf"}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain, compress
+from math import prod
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
@@ -19,7 +20,14 @@ from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
 from dpquery.ir.query import Call, Contribution, Scan, leading
-from dpquery.ir.relations import tables_of
+from dpquery.ir.relations import (
+    PerUnit,
+    PublicJoin,
+    Relation,
+    TableScan,
+    sources,
+    tables_of,
+)
 from dpquery.plan.auto_bounds import Search, limited, planned
 from dpquery.plan.cuts import notes_of
 from dpquery.plan.parallel import is_apart
@@ -181,7 +189,7 @@ def _frontier(frontier: FrontierPlan, steps: Sequence[Step], policy: Policy) -> 
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"
     for one, step in zip(frontier.releases, steps, strict=True):
-        yield from _release(one, step, frontier.scan.contribution.groups)
+        yield from _release(one, step, frontier.scan, policy)
 
 
 def _unit(contribution: Contribution) -> str:
@@ -219,8 +227,8 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     )
 
 
-def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[str]:
-    call = one.call
+def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Iterator[str]:
+    call, groups = one.call, scan.contribution.groups
     yield call.text
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
@@ -237,7 +245,8 @@ def _release(one: PlannedRelease, step: Step, groups: int | None) -> Iterator[st
         yield f"  values     {_shown(measure, call, groups)}"
     elif not step.weight.plain:
         scale = step.weight.scale.bit_length() - 1
-        yield f"  weights    {_limit(measure, call, groups)}, step 1/2^{scale}"
+        owner = _owners(measure.weight.limit, scan, policy)
+        yield f"  weights    {_limit(measure, call, groups, owner)}, step 1/2^{scale}"
     elif step.weight.limit > 1:
         yield f"  weights    none: a unit may be in all {step.weight.limit} groups in full"
     yield f"  one unit   changes it by at most {step.sensitivity}"
@@ -267,17 +276,41 @@ def _bounding(call: Call, code: Code) -> str:
     return "from the policy" if code.expr.clamped else "from the column itself"
 
 
-def _limit(measure: Measure, call: Call, groups: int | None) -> str:
+def _owners(limit: int, scan: Scan, policy: Policy) -> str:
+    """Return how a limit of rows follows from the policy, and from joins that copy rows."""
+    stated, joins = _copied(scan.relation, policy)
+    if not joins or stated * prod(join.most for join in joins) != limit:
+        return "from the policy"
+    copies = ", ".join(f"times {join.most} rows of {join.table}" for join in joins)
+    return f"{'1 row' if stated == 1 else f'{stated} from the policy'}, {copies}"
+
+
+def _copied(relation: Relation, policy: Policy) -> tuple[int, list[PublicJoin]]:
+    """Return the policy's limit for the rows of a unit, and the joins that multiply it."""
+    match relation:
+        case TableScan(table=name):
+            limit = policy.tables[name].max_rows_contributed
+            return limit if isinstance(limit, int) else 1, []
+        case PerUnit(one_row=True):
+            return 1, []
+        case PublicJoin(source=source, most=most) if most > 1:
+            stated, joins = _copied(source, policy)
+            return stated, [*joins, relation]
+    parts = [_copied(part, policy) for part in sources(relation)]
+    return max(parts, key=lambda part: part[0] * prod(join.most for join in part[1]))
+
+
+def _limit(measure: Measure, call: Call, groups: int | None, owner: str) -> str:
     """Return what counts in full, and who said so: the policy may state a limit of groups."""
     limit, options = measure.weight.limit, call.options
     if options.rows_search is not None:
         return "k rows of a unit in full, as is found; the scan is shown for the largest k"
     if not isinstance(measure, CountUnits | UnitTotals):
-        whose = "policy" if options.max_rows_contributed is None else "query"
+        whose = owner if options.max_rows_contributed is None else "from the query"
         if options.auto_rows:
             return f"k = {limit} rows of a unit in full (found before, and kept)"
         among = ", of all its rows in the table" if options.of_table else ""
-        return f"k = {limit} rows of a unit in full (from the {whose}){among}"
+        return f"k = {limit} rows of a unit in full ({whose}){among}"
     whose = "from the query"
     if options.max_groups_contributed is None:
         asked = options.max_rows_contributed is not None

@@ -41,7 +41,7 @@ REFUSED: list[Case] = []
 for _case in (case for path in cases.files() for case in cases.read(path)):
     (REFUSED if _case.expected.startswith(("DPQ", "refused")) else ACCEPTED).append(_case)
 
-_EPS = re.compile(r"((?:eps|epsilon) *(?:=>|:=|=) *\(?)([0-9.e+-]+)", re.IGNORECASE)
+_EPS = re.compile(r"((?:eps|epsilon) *(?:=>|:=|==?) *\(?)([0-9.e+-]+)", re.IGNORECASE)
 _MOST = 10**9
 SURE = 1 - Fraction(1, 10**9)
 

@@ -27,7 +27,7 @@ SAME = re.compile(
     r"(COUNT|COUNT_IF|COUNTIF|SUM|AVG|MEAN|(VAR|STDDEV)_(POP|SAMP)|VARIANCE|STDDEV)\b", re.I
 )
 """What DuckDB has as well."""
-OPTION = re.compile(r", *(eps|epsilon|weights) *(=>|:=|=) *(\([^)]*\)|'\w+'|[\w.+-]+)", re.I)
+OPTION = re.compile(r", *(eps|epsilon|weights) *(=>|:=|==?) *(\([^)]*\)|'\w+'|[\w.+-]+)", re.I)
 OTHERWISE = {
     r"bounds|max_rows_contributed": "values are clamped, or rows weighted",
     r"max_groups_contributed|contribution_bounds": "groups are weighted, or totals clamped",
@@ -39,6 +39,7 @@ OTHERWISE = {
     r'"eps"|\(eps': "options stand elsewhere",
     r"inhabitants, DP_|UPPER\(zone\) AS z|region, zone, DP_": "no key determines columns there",
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
+    r"\bTOP \d|\bIFF\(|\"public\"|ANY_VALUE": "spelled, or chosen, as in other engines",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",
 }
 

@@ -8,7 +8,7 @@ from tests.tasks import ROOT
 
 README = ROOT / "README.md"
 GENERATED = {"errors.md", "functions.md"}
-DOCS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED]
+DOCS = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED]
 PAGES = [README, *(path for path in DOCS if path.name != "README.md")]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -12,7 +12,15 @@ from tests.tasks import ROOT
 
 PAGES = [
     path
-    for place in (".", "docs", "datasets", "grammar", "tests", "benchmarks/study")
+    for place in (
+        ".",
+        "docs",
+        "docs/engines",
+        "datasets",
+        "grammar",
+        "tests",
+        "benchmarks/study",
+    )
     for path in sorted((ROOT / place).glob("*.md"))
 ]
 SHIPPED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"][
@@ -43,7 +51,7 @@ def test_links_resolve(page: Path):
         assert not anchor or anchor in anchors(path), link
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.name)
 def test_links_of_the_documentation_resolve_in_a_wheel(page: Path):
     assert shipped(page)
     targets = [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]

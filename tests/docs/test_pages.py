@@ -35,7 +35,8 @@ def test_a_changed_transcript_is_noticed():
 def test_a_page_is_one_sitting_and_is_in_the_index(page):
     lines = page.read_text("utf-8").splitlines()
     assert len(lines) <= 220
-    assert page.name == "README.md" or f"({page.name})" in (ROOT / "docs/README.md").read_text()
+    index = ROOT / "docs" / "README.md"
+    assert page == index or f"({page.relative_to(index.parent)})" in index.read_text("utf-8")
 
 
 def test_the_readme_is_short_and_begins_with_an_answer_and_a_refusal():

@@ -58,6 +58,38 @@ scan         the scan"""
     )
 
 
+COPIED = "visits JOIN regions r ON minutes < r.inhabitants"
+
+
+@pytest.mark.parametrize(
+    ("query", "whose"),
+    [
+        (
+            COPIED,
+            "k = 60 rows of a unit in full (10 from the policy, times 6 rows of",
+        ),
+        (
+            f"{COPIED} CROSS JOIN regions s",
+            "(10 from the policy, times 6 rows of regions, times 6 rows of regions)",
+        ),
+        (
+            f"staff JOIN (SELECT person_id FROM {COPIED}) q USING (person_id)",
+            "(10 from the policy, times 6 rows of",
+        ),
+        ("staff CROSS JOIN regions", "k = 6 rows of a unit in full (1 row, times 6 rows of"),
+        (
+            "visits JOIN regions USING (region)",
+            "k = 10 rows of a unit in full (from the policy)",
+        ),
+    ],
+)
+def test_a_limit_says_how_often_joins_copy_a_row(query: str, whose: str):
+    text = str(explained(f"SELECT DP_COUNT(*, eps=1) FROM {query}"))
+    assert whose in " ".join(text.split())
+    stated = explained(f"SELECT DP_COUNT(*, eps=1, max_rows_contributed=2) FROM {query}")
+    assert "times" not in str(stated).partition("scan")[0]
+
+
 @pytest.mark.parametrize(
     ("query", "line"),
     [

@@ -261,15 +261,17 @@ def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     """Find a table by its policy name, or by a path quoted byte for byte from the policy.
 
+    A name may have that of a schema before it; there is one table of each name.
+
     Raises:
         NameRefused: DPQ201 no such table.
     """
     written = node.name
-    if isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+    if isinstance(node.this, exp.Identifier):
         for table in policy.tables.values():
             if fold(table.name) == fold(written):
                 return table
-        if node.this.quoted:
+        if node.this.quoted and not node.args.get("db"):
             for table in policy.tables.values():
                 if written in table.written:
                     return table

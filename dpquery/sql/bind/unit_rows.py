@@ -177,6 +177,8 @@ def aggregate_of(
     if isinstance(node, exp.Filter):
         condition, node = rows.condition(node.expression.this), node.this
     function, inner = _FUNCTIONS.get(type(node)), node.this
+    if aggregate_name(node) == "ANY_VALUE" and len(node.expressions) == 1:
+        function, inner = Aggregate.MIN, node.expressions[0]  # one that no order decides
     if isinstance(inner, exp.Distinct):
         counted = function is Aggregate.COUNT and len(inner.expressions) == 1
         function = Aggregate.COUNT_DISTINCT if counted else None

@@ -20,12 +20,11 @@ from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, span_of
 
 _UNCOUNTED = {"(", ")", "as", "asc", "cast", "try_cast", "::"}
-_SPELLINGS = {"!=": "<>"}
+_SPELLINGS = {"!=": "<>", "==": "="}
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 _PARTNERS = {"and": "BETWEEN", "where": "FILTER", "is": "NULL"}
 """Where to point when a word is missing: at the word that calls for it."""
 _REPLACEMENTS = {
-    "==": "=",
     "div": "//",
     "except": "EXCLUDE",
     "all": "",
@@ -40,7 +39,7 @@ ARITHMETIC: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _NAMED = (
     exp.Select, exp.From, exp.Where, exp.Rollup, exp.Cube, exp.Having, exp.Distinct,
-    exp.Limit, exp.Offset, exp.Filter, exp.Null, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
+    exp.Offset, exp.Filter, exp.Null, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
     exp.With, exp.Exists, exp.Qualify, exp.Union, exp.Except, exp.Intersect, exp.Abs,
     exp.Round, exp.Greatest, exp.Least, exp.Like, exp.ILike, exp.Interval,
 )  # fmt: skip
@@ -135,6 +134,8 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
             start, end = node.meta.get("start", 0), node.meta.get("end", -1) + 1
             name = fold(spans.source.text[start:end])
             yield name if name in _COALESCED else "coalesce"
+        case exp.Limit():
+            yield "top" if node.meta.get("top") else "limit"
         case exp.CurrentDate():
             yield fold(spans.source.snippet(spans.name(node)))
         case exp.If():

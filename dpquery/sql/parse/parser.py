@@ -26,6 +26,7 @@ from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
 from dpquery.sql.parse.brackets import without_brackets
 from dpquery.sql.parse.guards import read_statement
+from dpquery.sql.parse.schemas import read_schemas
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
@@ -140,6 +141,21 @@ class Parser(DuckDBParser):
         finally:
             self._within_join = around
 
+    def _parse_limit(
+        self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False
+    ) -> exp.Expr | None:
+        """Read TOP and a number after SELECT as the LIMIT that it is; a share is none."""
+        if not top:
+            return super()._parse_limit(this, top, skip_limit_token)
+        following = self._tokens[self._index + 1 : self._index + 3]
+        counted = any(token.text.isdecimal() for token in following[:1])
+        share = [token.text.upper() for token in following[1:]] == ["PERCENT"]
+        if not counted or share or not self._match_text_seq("TOP"):
+            return None
+        limit = self.expression(exp.Limit(expression=self._parse_primary()))
+        limit.meta["top"] = True
+        return limit
+
     def _parse_case(self) -> exp.Expr | None:
         """Read CASE, and note the position of all of it, from its word to END."""
         first = self._prev
@@ -250,6 +266,13 @@ def _parsed(source: Source) -> Parsed:
     if all(type(node) in ALLOWED for node in tree.walk()):
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     without_brackets(tree, spans)
+    read_schemas(tree, spans)
+    for call in list(tree.find_all(exp.Anonymous)):
+        if str(call.this).upper() == "IFF" and len(call.expressions) == 3:
+            met, true, false = call.expressions
+            made = exp.If(this=met, true=true, false=false)
+            made.meta.update(call.meta)
+            call.replace(made)
     for node in list(tree.find_all(exp.WithinGroup)):
         node.replace(_of_ordered(source, node, spans))
     today = utc_today().isoformat()  # once, so that a statement knows one day alone

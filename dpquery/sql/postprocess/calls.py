@@ -103,8 +103,6 @@ def _special(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value 
             both = _moment(place, one), _moment(place, other)
             template = f"date_diff('{_unit(place, unit)}', {{0}}, {{1}})"
             return made(template, *both, kind=Kind.INTEGER)
-        case "IFF", [condition, one, other]:
-            return _chosen(place, [place.truth(condition)], [one], other)
         case "DATE_ADD", [moment, step]:
             interval = unwrapped(step)
             if isinstance(interval, exp.Interval):

@@ -338,8 +338,12 @@ def end_of(place: Expressions, node: exp.Anonymous) -> Value:
 
 
 def _arguments(place: Expressions, node: exp.Anonymous) -> tuple[exp.Expr, Fraction]:
-    """Part the column from the confidence, which may be given by its name."""
+    """Part the column, which may be a text, from the confidence, which may have its name."""
     argument, given = [*node.expressions, None, None][:2]
+    if isinstance(argument, exp.Literal) and argument.is_string:  # as an alias may be written
+        column = exp.Identifier(this=argument.this, quoted=False)
+        column.meta.update(argument.meta)
+        argument = exp.Column(this=column)
     named = isinstance(given, exp.EQ | exp.PropertyEQ | exp.Kwarg)
     if not 1 <= len(node.expressions) <= 2 or (named and fold(given.this.name) != "confidence"):
         name = str(node.this).upper()

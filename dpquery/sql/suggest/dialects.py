@@ -100,7 +100,6 @@ _READ = {
     r"(?<=\bSELECT\s)<name>\s+(\w+\()": r"\1, \2",
     # clauses
     r"^\s*(?=(?:DP_\w+)\s*\()": "SELECT ",
-    r"\bSELECT\s+TOP\s*\(?(\d+)\)?\s+(.*)$": r"SELECT \2 LIMIT \1",
     r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b": r"LIMIT \1",
     r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)": r"\1 BY ",
     r"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+(<name>(?:\s*,\s*<name>)*)": r"\1 (\2)",

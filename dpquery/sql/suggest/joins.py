@@ -251,7 +251,7 @@ def refuse_twice(alias: str, span: Span) -> NoReturn:
 
 def refuse_across(context: Context, clause: exp.Expr, word: str, scope: Scope) -> NoReturn:
     """Refuse a clause that chooses among the rows of all units."""
-    source = context.spans.source
+    source, word = context.spans.source, "TOP" if clause.meta.get("top") else word
     span = _from_word(source, word.split(maxsplit=1)[0], context.spans.of(clause))
     with_blank = Span(len(source.text[: span.start].rstrip()), span.end)
     raise refusal(

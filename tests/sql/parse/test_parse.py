@@ -45,15 +45,15 @@ refused[DPQ101]: this cannot be read at 'WHERE'
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff""",
     ),
     (
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age == 3",
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age DIV 3 = 1",
         """\
-refused[DPQ102]: == is not part of the language here
+refused[DPQ102]: DIV is not part of the language here
   |
-1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age == 3
-  |                                                  ^^ this word would be passed over
+1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age DIV 3 = 1
+  |                                                  ^^^ this word would be passed over
 
    why: only what keeps the promise is accepted; `dpquery explain grammar` lists it.
-   try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age = 3""",
+   try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age // 3 = 1""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept WITH ROLLUP",

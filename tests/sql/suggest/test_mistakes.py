@@ -88,10 +88,6 @@ CALLS = [
 """What stands after SELECT, and what is offered for it."""
 CLAUSES = [
     (
-        "SELECT TOP 3 dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
-        "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept LIMIT 3",
-    ),
-    (
         "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP dept",
         "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY dept",
     ),
@@ -203,11 +199,14 @@ MISTAKES = [
     ("SELECT `dept`, DP_COUNT(*, eps=0.1) FROM `staff` GROUP BY `dept`", WHOLE),
     ("SELECT dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept LIMIT 1, 2", WHOLE),
     (f"{STAFF}remote && age > 30", WHOLE),
-    (f"{STAFF}age == 30", WHOLE),
     (f'{STAFF}dept = "eng"', '"eng"'),
     (f"{STAFF}dept GLOB 'e*'", WHOLE),
     (f"{STAFF}YEARS(hired) = 2020", "YEARS(hired)"),
-    ("SELECT DP_COUNT(*, eps=0.1) FROM proj.staff", "FROM proj.staff"),
+    ("SELECT DP_COUNT(*, eps=0.1) FROM proj.stuff", "FROM proj.stuff"),
+    (
+        "SELECT DP_COUNT(*, eps=0.1) FROM a.staff JOIN b.staff s USING (person_id)",
+        "b.staff",
+    ),
     # types
     (f"{STAFF}age > '40'", "age > '40'"),
     (f"{STAFF}age > 'old'", "age > 'old'"),

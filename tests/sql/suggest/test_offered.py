@@ -32,7 +32,7 @@ TYPED = [
     ),
     (
         "SELECT TOP 5 region, DP_COUNT(*, eps=0.5) AS n FROM people",
-        "SELECT region, DP_COUNT(*, eps=0.5) AS n FROM people GROUP BY region LIMIT 5",
+        "SELECT TOP 5 region, DP_COUNT(*, eps=0.5) AS n FROM people GROUP BY region",
     ),
     (
         "SELECT product DP_COUNT(*, eps=0.5) FROM items",
