@@ -224,7 +224,8 @@ class Aggregate:
             QueryRefused: an argument is not one expression, or a value has no literal.
         """
         parts = [self.subject()] if self.arguments or self.function.first.star else []
-        takes = chain(self.function.positional[1:], repeat(None))
+        more = self.function.first if self.function.several else None
+        takes = chain(self.function.positional[1:], repeat(more))
         for one, value in zip(takes, self.arguments[1:], strict=False):
             if isinstance(one, Expression):
                 parts.append(read_part(value, Place.VALUE, self._taker))
@@ -286,6 +287,8 @@ def _signature(function: DPFunction) -> Signature:
         Parameter(one.label, Parameter.POSITIONAL_ONLY, default=default)
         for one in function.positional
     ]
+    if function.several:
+        about.append(Parameter("more", Parameter.VAR_POSITIONAL))
     names = [option.name for option in function.parameters]
     options = [
         Parameter(
@@ -386,8 +389,7 @@ class Query:
         """
         parts = [(None, item) for item in expressions] + list(named.items())
         # Of groups that are found, the expression is shown that they are values of.
-        subjects = ((name, _item(item, "group_by", Aggregate.subject)) for name, item in parts)
-        shown = tuple(_named(name, subject) for name, subject in subjects)
+        shown = tuple(one for name, item in parts for one in _shown_of(name, item))
         return self._with(
             shown=shown, groups=tuple(_item(item, "group_by") for _, item in parts)
         )
@@ -478,12 +480,22 @@ class Query:
         )
 
 
-def _item(
-    item: Aggregate | str,
-    taker: str,
-    write: Callable[[Aggregate], Written] = Aggregate.written,
-) -> Written:
-    return write(item) if isinstance(item, Aggregate) else read_part(item, Place.VALUE, taker)
+def _item(item: Aggregate | str, taker: str) -> Written:
+    if isinstance(item, Aggregate):
+        return item.written()
+    return read_part(item, Place.VALUE, taker)
+
+
+def _shown_of(name: str | None, item: Aggregate | str) -> list[Written]:
+    """Write what is shown of a group: of those that are found, what they are values of."""
+    if not isinstance(item, Aggregate):
+        return [_named(name, _item(item, "group_by"))]
+    if name is None or not item.function.several or len(item.arguments) < 2:
+        more = item.arguments[1:] if item.function.several else ()
+        others = (read_part(one, Place.VALUE, "group_by") for one in more)
+        return [_named(name, item.subject()), *others]
+    title = f"{name} would name {len(item.arguments)} columns"
+    raise misfit(title, 'group_by(dpquery.keys("city", "age", eps=0.5, delta="1e-7"))')
 
 
 def _table_of(table: Query | str) -> str:

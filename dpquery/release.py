@@ -53,8 +53,8 @@ def _with_values(key: Key, released: Sequence[ReleasedTable]) -> Key:
     if key.finding is None:
         return key
     (cell,) = released[key.finding.frontier].columns[0].cells
-    groups = cell.release.groups(cell.drawn)
-    return replace(key, finding=replace(key.finding, values=groups, known=True))
+    values = tuple(told[key.finding.place] for told in cell.release.groups(cell.drawn))
+    return replace(key, finding=replace(key.finding, values=values, known=True))
 
 
 def release(

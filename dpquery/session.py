@@ -162,7 +162,7 @@ class Session:
             clause.require_unit(self._policy)
             source, given = clause.source, clause.given
         try:
-            return self._planned(source, price, given)
+            plan = self._planned(source, price, given)
         except QueryRefused as refused:
             refused.source = source if clause is not None else None
             refused.diagnostic = with_accepted_queries(
@@ -171,6 +171,9 @@ class Session:
                 query_of_policy(self._policy),
             )
             raise
+        if clause is not None:
+            clause.require_taken(one.call for part in plan.frontiers for one in part.releases)
+        return plan
 
     def _planned(self, source: Source, price: Loss | None, given: Mapping[str, int]) -> Plan:
         parsed = parse(source)

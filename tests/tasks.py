@@ -53,6 +53,7 @@ def _function(function: DPFunction) -> str:
     for place, one in zip(("first", "second", "third"), function.positional, strict=False):
         asked = "a column or an expression" if isinstance(one, Expression) else one.noun
         asked += ", or `*` for all rows" if one == function.first and one.star else ""
+        asked += ", or several" if function.several else ""
         rows.append(f"| the {place} | {asked} |")
     for parameter in function.parameters:
         names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))

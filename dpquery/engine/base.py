@@ -31,8 +31,8 @@ from dpquery.errors import (
     SyntaxRefused,
     internal,
 )
-from dpquery.ir.expr import Expr, Scalar
-from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Measure
+from dpquery.ir.expr import Expr
+from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Measure, Told
 from dpquery.ir.query import Scan
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import YEARS
@@ -75,7 +75,7 @@ class OpenScan(Protocol):
         """Return the number of units of each value, in an order of chance."""
         ...
 
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Told]:
         """Return the values at some places of that order."""
         ...
 
@@ -126,7 +126,7 @@ class Exact:
         """Return how many units have each value, in an order of chance."""
         return _integers(guarded(self._log, lambda: self._open.counts(measure)))
 
-    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Told]:
         """Return the values at the places that a mechanism chose: no other is ever named."""
         return guarded(self._log, lambda: self._open.values(measure, places))
 

@@ -20,13 +20,13 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
-from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import (
     Candidates,
     GroupRequest,
     Histogram,
     Measure,
     TableWeight,
+    Told,
     Weight,
 )
 from dpquery.ir.query import Call, Contribution, Scan
@@ -289,7 +289,7 @@ class Measured(Protocol):
         """Return how many units have each value, in an order of chance."""
         ...
 
-    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def chosen(self, measure: Candidates, places: Sequence[int]) -> list[Told]:
         """Return the values at some places of that order."""
         ...
 
@@ -421,7 +421,7 @@ class Release(ABC):
         """Return how many rows the rank of a value is off, so often; None if unknown."""
         return None
 
-    def groups(self, drawn: Any) -> tuple[Scalar | None, ...]:
+    def groups(self, drawn: Any) -> tuple[Told, ...]:
         """Return the groups that it found."""
         raise internal("groups are found by a release of groups")
 
@@ -534,6 +534,8 @@ class DPFunction:
     gives: Gives = Gives.NUMBER
     price: str = "eps=0.5"
     """The options that a call cannot do without, as a refusal writes them."""
+    several: bool = False
+    """Whether its one expression may stand several times, of values that go together."""
 
     @property
     def first(self) -> Expression:

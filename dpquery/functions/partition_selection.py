@@ -3,7 +3,8 @@
 Sensitivity: a unit is counted in at most `limit` of its values, each in full, and a keyed hash
 decides in which without a look at other units. Adding or removing it moves so many counts by 1;
 replacing it moves twice as many. Weights have no place here: a value that one unit alone has
-would be shown too often if that unit could count as less than one.
+would be shown too often if that unit could count as less than one. Of several expressions, the
+combinations are the values: all of this holds for them as it does for values of one.
 
 After GROUP BY the values are the groups. What is asked of the groups is charged on its own.
 """
@@ -37,7 +38,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Expr, IsNull, Logic, Not, Nulls, Scalar
-from dpquery.ir.measures import Candidates, Weight, sensitivity
+from dpquery.ir.measures import Candidates, Told, Weight, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
@@ -57,6 +58,9 @@ FEW = 1000
 """Units that a value may need where the query did not choose in how many a unit counts."""
 
 OTHER = Parameter("other", "a group for all values that are not shown, as in other='elsewhere'")
+MIN_UNITS = Parameter(
+    "min_units", "how many units a value has at least that is shown, as in min_units=20"
+)
 MOST = Parameter("max_keys", "how many values are found at most, as in max_keys=500")
 LEFT_OUT = Parameter(
     "left_out_eps",
@@ -102,15 +106,19 @@ class KeysRelease(Release):
         places = found[: self.most]  # they stand in an order of chance
         groups = _ordered(exact.chosen(self.measure, places))
         if self.other is not None:
-            groups = (*(value for value in groups if value != self.other), self.other)
+            rest = (self.other,)
+            groups = (*(value for value in groups if value != rest), rest)
         left = int(counts.sum()) - int(counts[places].sum())
         return [(groups, tuple(self._notes(left, len(found), randomness)))]
 
     def value(self, drawn: Any) -> list[object]:
-        """Return the values that were found, as they are shown."""
-        return [_shown(value, self.type) for value in self.groups(drawn)]
+        """Return the values that were found, as they are shown.
 
-    def groups(self, drawn: Any) -> tuple[Scalar | None, ...]:
+        Of several expressions, nobody reads the list: their values are groups.
+        """
+        return [_shown(value, self.type) for value, *_ in self.groups(drawn)]
+
+    def groups(self, drawn: Any) -> tuple[Told, ...]:
         """Return the values as groups."""
         return tuple(drawn[0])
 
@@ -126,7 +134,8 @@ class KeysRelease(Release):
         if limit == 1:
             return said
         shared = self.mechanism
-        alone = PartitionSelection(shared.epsilon * limit, shared.delta * limit).enough(LEVEL)
+        epsilon, delta = shared.epsilon * limit, shared.delta * limit
+        alone = PartitionSelection(epsilon, delta, shared.least).enough(LEVEL)
         return f"{said}; with max_groups_contributed=1, those of fewer than {alone:,}"
 
     def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
@@ -148,9 +157,9 @@ class KeysRelease(Release):
         )
 
 
-def _ordered(values: Iterable[Scalar | None]) -> tuple[Scalar | None, ...]:
+def _ordered(values: Iterable[Told]) -> tuple[Told, ...]:
     """Sort values; NULL comes last."""
-    return tuple(sorted(values, key=lambda value: (value is None, value)))
+    return tuple(sorted(values, key=lambda told: [(value is None, value) for value in told]))
 
 
 def _shown(value: Scalar | None, type_: Type) -> object:
@@ -160,7 +169,7 @@ def _shown(value: Scalar | None, type_: Type) -> object:
 
 
 def _plan(call: Call, facts: Facts) -> KeysRelease:
-    argument, options = call.inputs[0].expr, call.options
+    told, options = tuple(one.expr for one in call.inputs), call.options
     if facts.grouped:
         raise refusal(
             "DPQ404",
@@ -174,7 +183,7 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
         raise _without_delta(call)
     limit = options.max_groups_contributed or facts.contribution.groups or GROUPS
     weight = Weight(limit if facts.weighted else 1)
-    measure = Candidates(weight, argument, _listed(call))
+    measure = Candidates(weight, told, _listed(call))
     distance = sensitivity(measure, facts.neighbours)
     least, noise = distance * LEAST_EPSILON, None
     if options.left_out is not None:
@@ -190,10 +199,11 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
             f"eps={decimal_text(least)}",
         )
     epsilon = options.epsilon - (options.left_out or 0)
-    mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta)
+    fewest = options.min_units or 1
+    mechanism = PartitionSelection.calibrated(distance, epsilon, options.delta, fewest)
     if options.max_groups_contributed is None and weight.limit > 1:
-        _require_findable(call, mechanism.enough(LEVEL), weight.limit)
-    type_, most = replace(argument.type, listed=True), most_of(call)
+        _require_findable(call, mechanism.enough(LEVEL) - fewest + 1, weight.limit)
+    type_, most = replace(told[0].type, listed=True), most_of(call)
     return KeysRelease(
         call.function, (measure,), distance, mechanism, type_, most, options.other, noise
     )
@@ -201,13 +211,17 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
 
 def _listed(call: Call) -> Expr | None:
     """Return which rows have a value that may be shown: NULL only where it may be a group."""
-    argument = call.inputs[0].expr
-    if nulls_of(argument) is not Nulls.LEFT_OUT:
-        return call.condition
-    present = Not(argument.span, IsNull(argument.span, argument))
-    if call.condition is None:
-        return present
-    return Logic(argument.span, True, (call.condition, present))
+    asked = () if call.condition is None else (call.condition,)
+    told = [one.expr for one in call.inputs]
+    present = (
+        Not(expr.span, IsNull(expr.span, expr))
+        for expr in told
+        if nulls_of(expr) is Nulls.LEFT_OUT
+    )
+    conditions = (*asked, *present)
+    if len(conditions) < 2:
+        return next(iter(conditions), None)
+    return Logic(told[0].span, True, conditions)
 
 
 def _require_findable(call: Call, enough: int, limit: int) -> None:
@@ -252,9 +266,10 @@ KEYS = DPFunction(
     summary="The values that enough units have, where they are not public; or groups of them.",
     positional=(Expression(Takes.DISCRETE),),
     gives=Gives.VALUES,
-    parameters=(EPS, DELTA, MAX_GROUPS, MOST, OTHER, LEFT_OUT, WEIGHT),
+    parameters=(EPS, DELTA, MAX_GROUPS, MIN_UNITS, MOST, OTHER, LEFT_OUT, WEIGHT),
     mechanisms=(PartitionSelection.name,),
     plan=_plan,
     price="eps=0.5, delta=1e-7",
     example="SELECT DP_KEYS(dept, eps=0.5, delta=1e-7) AS depts FROM staff",
+    several=True,
 )

@@ -12,7 +12,10 @@ from math import prod
 from typing import ClassVar, NamedTuple
 
 from dpquery.core.privacy import Neighbours, root_above
-from dpquery.ir.expr import Code, Expr
+from dpquery.ir.expr import Code, Expr, Scalar
+
+Told = tuple[Scalar | None, ...]
+"""What tells a value from others: what each of its expressions gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +84,6 @@ class _OfCode(_Measured):
     def codes(self) -> tuple[Code, ...]:
         """The one code."""
         return (self.code,)
-
-
-@dataclass(frozen=True, slots=True)
-class _OfValue(_Measured):
-    value: Expr
-    condition: Expr | None = None
-
-    @property
-    def values(self) -> tuple[Expr, ...]:
-        """The one expression."""
-        return (self.value,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +184,39 @@ class UnitTotals(_Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class CountValues(_OfValue):
+class CountValues(_Measured):
     """How many different values there are, where a unit shows at most `limit` of its own.
 
     What is counted is pairs of a group and a value; which of a unit's pairs are kept is decided
     by a keyed hash of unit, group and value.
     """
 
+    value: Expr
+    condition: Expr | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The one expression."""
+        return (self.value,)
+
 
 @dataclass(frozen=True, slots=True)
-class Candidates(_OfValue):
+class Candidates(_Measured):
     """How many units have each value, where a unit shows at most `limit` of its own.
 
-    The values are not public: they are asked for one by one, once they are chosen.
+    A value is what several expressions make together: a combination is counted as such, once
+    for each unit that has it in a row, and it counts as one of the unit's. NULL is told from
+    all else in each of them. The values are not public: they are asked for one by one, once
+    they are chosen.
     """
+
+    told: tuple[Expr, ...]
+    condition: Expr | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The expressions, in the order of the call."""
+        return self.told
 
 
 Measure = (
@@ -239,7 +250,8 @@ Requested = Histogram | Candidates
 #
 # What tells values apart takes at most `limit` pairs of a group and a value from each unit,
 # and looks at no other unit to choose them. One more unit makes at most so many more values
-# occur, each in one group, or be had by one unit more.
+# occur, each in one group, or be had by one unit more. That a value is made of several
+# expressions changes nothing: which combinations a unit has follows from its own rows.
 #
 # Replacing a unit takes one contribution away and adds another. Without groups both lie in
 # one range, and the measure moves by no more than its width; with groups the two can stand

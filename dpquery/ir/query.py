@@ -59,6 +59,8 @@ class Options:
     """What stands for all values that are not shown."""
     most: int | None = None
     """How many values are shown at most."""
+    min_units: int | None = None
+    """How many units a value has at least that is shown."""
     left_out: Fraction | None = None
     """What more is spent to say how much is left out."""
     of_table: bool = False
@@ -137,6 +139,8 @@ class Finding:
     """Which frontier of the statement finds them."""
     most: int
     """The largest number of values."""
+    place: int = 0
+    """Which of the expressions that are found together it is."""
     values: tuple[Scalar | None, ...] = field(default=(), compare=False)
     known: bool = field(default=False, compare=False)
     """Whether the values are there; there may be none."""
@@ -163,7 +167,8 @@ class Key:
     beside: str = ""
     """The column of an earlier key that its values stand beside, one for one.
 
-    Such keys are columns of one public table: they have the combinations that it has.
+    Such keys are columns of one public table, and have the combinations that it has; or they
+    are found together.
     """
 
     @property

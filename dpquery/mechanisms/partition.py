@@ -53,7 +53,9 @@ class PartitionSelection:
         The others are p(n + 1) <= E p(n) + delta and 1 - p(n) <= E (1 - p(n + 1)) + delta: the
         two first terms. Both go on to hold where p(n + 1) is rounded down, and p(n + 1) >= p(n)
         as well, because that is a multiple of the same step. Losses of independent choices add
-        up; a unit that is replaced moves 2 d counts at most.
+        up; a unit that is replaced moves 2 d counts at most. With a least count m above 1, n is
+        shown with probability p(max(0, n - (m - 1))): where n grows by 1, the argument of p
+        stays 0 or grows by 1, and the same conditions hold.
 
     Sampling:
         Exact: p(n) is a multiple of 2^-126, and a place is shown where a uniform integer below
@@ -67,7 +69,8 @@ class PartitionSelection:
     Utility:
         No law of the same claim shows any count more often (Desfontaines, Voss, Gipson 2022,
         arXiv:2006.03684), but for the rounding. Half of the groups are shown from 14 units on
-        at epsilon 1 and delta 1e-6, from 109 on at epsilon 0.1.
+        at epsilon 1 and delta 1e-6, from 109 on at epsilon 0.1. A least count m moves all of
+        that by m - 1 units.
 
     Checked:
         by the conformance suite and the enumeration of neighbours; claim and proof reread
@@ -77,6 +80,8 @@ class PartitionSelection:
     epsilon: Fraction
     delta: Fraction
     """Both for one group."""
+    least: int = 1
+    """Smaller counts are never shown."""
 
     name: ClassVar[str] = "partition"
     weight_linear: ClassVar[bool] = False
@@ -86,11 +91,15 @@ class PartitionSelection:
             raise ValueError(f"an epsilon for one group is at least {LEAST_EPSILON}")
         if not Fraction(1, 1 << BITS - 2) <= self.delta < 1:
             raise ValueError("a delta for one group lies between 2^-124 and 1")
+        if self.least < 1:
+            raise ValueError("a group that nobody is in is never shown")
 
     @classmethod
-    def calibrated(cls, groups: int, epsilon: Fraction, delta: Fraction) -> PartitionSelection:
+    def calibrated(
+        cls, groups: int, epsilon: Fraction, delta: Fraction, least: int = 1
+    ) -> PartitionSelection:
         """Return the selection that loses epsilon and delta where so many counts move by 1."""
-        return cls(Fraction(epsilon, groups), Fraction(delta, groups))
+        return cls(Fraction(epsilon, groups), Fraction(delta, groups), least)
 
     def loss(self, distance: Distance) -> Loss:
         """Return what is lost where so many counts move by 1."""
@@ -104,7 +113,7 @@ class PartitionSelection:
     def select(self, counts: Sequence[int], randomness: Randomness) -> list[int]:
         """Return the places that are shown, in their order."""
         law = _law(self.epsilon, self.delta)
-        rows = np.array([min(index(count), len(law) - 1) for count in counts], dtype=np.int64)
+        rows = np.array([self._step(index(count), law) for count in counts], dtype=np.int64)
         drawn = randomness.digits_below(1 << BITS, len(counts))
         table = np.array([divmod(p, 1 << DIGIT) for p in law[:-1]] + [(0, 0)], dtype=np.int64)
         shown = less(drawn, table[rows].T) | (rows == len(law) - 1)
@@ -114,12 +123,16 @@ class PartitionSelection:
     def probability(self, count: int) -> Fraction:
         """Return the exact probability with which a count is shown."""
         law = _law(self.epsilon, self.delta)
-        return Fraction(law[min(count, len(law) - 1)], 1 << BITS)
+        return Fraction(law[self._step(count, law)], 1 << BITS)
 
     def enough(self, probability: Fraction) -> int:
         """Return the least count that is shown with at least a probability."""
         law, needed = _law(self.epsilon, self.delta), probability * (1 << BITS)
-        return next(count for count, p in enumerate(law) if p >= needed)
+        return next(count for count, p in enumerate(law) if p >= needed) + self.least - 1
+
+    def _step(self, count: int, law: Sequence[int]) -> int:
+        """Return the place of a count in the law; beyond its end, all are shown."""
+        return min(max(0, count - (self.least - 1)), len(law) - 1)
 
 
 @lru_cache(maxsize=64)

@@ -208,7 +208,11 @@ def _groups(scan: Scan) -> str:
     counts = " x ".join(f"{n} of {name}" for n, name in zip(sizes, names, strict=True))
     listed = f" ({counts})" if len(sizes) > 1 else f" of {names[0]}"
     if any(key.finding is not None for key in scan.keys):
-        return f"at most {scan.cells:,}{listed}: those that are found"
+        public = [
+            name for keys, name in zip(together, names, strict=True) if keys[0].finding is None
+        ]
+        each = f", each with all of {' x '.join(public)}" if public else ""
+        return f"at most {scan.cells:,}{listed}: those that are found{each}"
     return f"{scan.cells:,}{listed}, all of them in the answer"
 
 

@@ -89,7 +89,8 @@ def signature(function: DPFunction) -> str:
     'DP_MEDIAN(number or date, eps=, delt'
     """
     options = [f"{parameter.name}=" for parameter in function.parameters]
-    return f"{function.name}({', '.join([*map(_place, function.positional), *options])})"
+    more = ["..."] if function.several else []
+    return f"{function.name}({', '.join([*map(_place, function.positional), *more, *options])})"
 
 
 def _place(one: Positional) -> str:

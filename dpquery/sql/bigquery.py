@@ -7,7 +7,7 @@ anew in our own words; refusals and EXPLAIN show it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn
@@ -20,12 +20,18 @@ from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
 from dpquery.core.types import ROWS_MAX
 from dpquery.errors import listed, nearest, refusal
+from dpquery.ir.query import Call
 from dpquery.policy.model import Policy
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import span_of
 
 _CLAUSES = {"DIFFERENTIAL_PRIVACY", "ANONYMIZATION"}
-_WHOLE = ("max_groups_contributed", "max_rows_contributed")
+_WHOLE = {
+    "max_groups_contributed": "max_groups_contributed",
+    "max_rows_contributed": "max_rows_contributed",
+    "min_privacy_units_per_group": "min_units",
+}
+"""What holds for all calls that take it, and what it is called there."""
 _NUMBERS = {"epsilon", "delta", *_WHOLE}
 _OPTIONS = (*sorted(_NUMBERS), "group_selection_strategy", "privacy_unit_column")
 _STRATEGIES = ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS")
@@ -50,7 +56,22 @@ class Clause:
     @property
     def given(self) -> dict[str, int]:
         """What holds for every call that takes it."""
-        return {name: int(self.stated[name]) for name in _WHOLE if name in self.stated}
+        return {
+            ours: int(self.stated[one]) for one, ours in _WHOLE.items() if one in self.stated
+        }
+
+    def require_taken(self, calls: Iterable[Call]) -> None:
+        """Require that a least number of units is said of groups that are found.
+
+        Raises:
+            NameRefused: DPQ209 the groups are public, or there are none.
+        """
+        name = "min_privacy_units_per_group"
+        if name not in self.stated or any(call.options.min_units for call in calls):
+            return
+        title, span = f"{name} has no place here", self.spans[name]
+        why = "it is about groups that are found; public ones are all shown."
+        raise refusal("DPQ209", title, span, "no group is found", why, "leave it out")
 
     def require_unit(self, policy: Policy) -> None:
         """Require that the privacy unit is one of the policy's.

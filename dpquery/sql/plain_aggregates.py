@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
-from dpquery.sql.bind.groups import groupings_in, key_of
+from dpquery.sql.bind.groups import groupings_in, is_distinct_alone, key_of
 from dpquery.sql.bind.scope import PLAIN, Scope
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
@@ -21,10 +21,12 @@ from dpquery.sql.postprocess.select import parts_of
 from dpquery.sql.suggest.dialects import MEANT, function_of
 
 
-def aggregates_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
-    """Return whether plain aggregates of a SELECT are of rows of several units."""
+def asks_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
+    """Return whether plain aggregates, or groups alone, are of rows of several units."""
     plain = any(function_for(node) is not None for node in _aggregates(select))
-    return plain and not any(scope.owns(unwrapped(key)) for key in _keys(select, scope, spans))
+    groups = select.args.get("group") is not None or is_distinct_alone(select)
+    keys = _keys(select, scope, spans)
+    return (plain or groups) and not any(scope.owns(unwrapped(key)) for key in keys)
 
 
 def make_calls(select: exp.Select, spans: Spans) -> None:
@@ -81,9 +83,9 @@ def _arguments(node: exp.Expr, spans: Spans) -> Iterable[exp.Expr]:
 def _keys(select: exp.Select, scope: Scope, spans: Spans) -> Iterator[exp.Expr]:
     """Return what a SELECT groups by."""
     group = select.args.get("group")
+    if is_distinct_alone(select) or (group is not None and group.args.get("all")):
+        yield from (item.unalias() for item in select.expressions)
     if group is None:
         return
-    if group.args.get("all"):
-        yield from (item.unalias() for item in select.expressions)
     for nodes in groupings_in(group, spans):
         yield from (key_of(node, select.expressions, scope, spans) for node in nodes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NoReturn
 
 from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text
 from dpquery.core.source import Source, Span
@@ -41,8 +42,12 @@ class Shares:
     weights: Fraction = Fraction(0)
     selections: int = 0
     """How many calls share delta."""
+    least: Fraction | None = None
+    """The least weight of a call."""
     stated: Loss = NO_LOSS
     """What calls state themselves."""
+    deltas: dict[Span, Fraction] = field(default_factory=dict)
+    """Where calls state a delta, and which."""
     rewritten: dict[Span, str] = field(default_factory=dict)
     """Stretches of the statement, and how they are understood."""
     first: Span | None = None
@@ -61,6 +66,7 @@ class Shares:
         """Return the share of one more call."""
         self.first = self.first or span
         self.weights += weight
+        self.least = weight if self.least is None else min(self.least, weight)
         self.selections += selects
         return Loss(self.each.epsilon * weight, self.each.delta if selects else Fraction(0))
 
@@ -76,21 +82,46 @@ class Shares:
             raise refusal("DPQ209", title, span, "no epsilon", why, "eps=0.1")
         left = self.price - self.stated
         each = left.epsilon / self.weights
-        if each < EPSILON_MIN:
-            raise refusal(
-                "DPQ205",
-                f"{decimal_text(self.price.epsilon)} for the statement leaves nothing here",
-                self.first,
-                "no epsilon of its own",
-                "calls that state none share what the others leave.",
-                "eps=0.1",
-            )
+        if each * min(self.least or 1, 1) < EPSILON_MIN:
+            self.refuse_too_little(self.first)
+        if self.selections and self.price.delta and left.delta <= 0:
+            self._refuse_no_delta()
         delta = max(left.delta, Fraction(0)) / max(self.selections, 1)
         return Shares(self.price, Loss(each, delta), given=self.given)
 
+    def refuse_too_little(self, call: Span | None) -> NoReturn:
+        """Refuse a call for which the statement has no epsilon that could be computed with."""
+        title = f"{decimal_text(self.price.epsilon)} for the statement leaves nothing here"
+        why = "calls that state none share what the others leave."
+        raise refusal("DPQ205", title, call, "no epsilon of its own", why, "eps=0.1")
+
+    def _refuse_no_delta(self) -> NoReturn:
+        """Refuse deltas that leave none for groups that are found; point at the largest."""
+        largest = max(self.deltas, key=lambda span: self.deltas[span])
+        title = f"a delta of {decimal_text(self.price.delta)} for the statement is used up here"
+        why = "selections that state none share what the others leave."
+        share = share_text(self.price.delta / (len(self.deltas) + 1))
+        label = "leaves no delta to others"
+        raise refusal("DPQ205", title, largest, label, why, f"delta={share}")
+
     def understood(self, source: Source) -> str:
         """Return the statement as it is understood: with each call and its share."""
-        text = source.text
-        for span, written in sorted(self.rewritten.items(), key=lambda one: -one[0].start):
-            text = text[: span.start] + written + text[span.end :]
-        return text.strip()
+        return self.within(source, Span(0, len(source.text))).strip()
+
+    def within(self, source: Source, whole: Span) -> str:
+        """Return a stretch of the statement as it is understood."""
+        text = source.snippet(whole)
+        for span in sorted(self._inside(whole), key=lambda one: -one.start):
+            start, end = span.start - whole.start, span.end - whole.start
+            text = text[:start] + self.rewritten[span] + text[end:]
+        return text
+
+    def rewrite(self, whole: Span, text: str) -> None:
+        """Have a stretch understood as a text, whatever was said of parts of it."""
+        for span in self._inside(whole):
+            del self.rewritten[span]
+        self.rewritten[whole] = text
+
+    def _inside(self, whole: Span) -> list[Span]:
+        ends = whole.start, whole.end
+        return [one for one in self.rewritten if ends[0] <= one.start and one.end <= ends[1]]

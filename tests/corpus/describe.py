@@ -179,7 +179,9 @@ def grouped(keys: Sequence[Key]) -> str:
     key, *beside = keys
     if key.finding is not None:
         rest = " and a rest" if key.rest else ""
-        return f"{text(key.expr)} as f{key.finding.frontier} finds{rest}"
+        return (
+            f"{'/'.join(text(one.expr) for one in keys)} as f{key.finding.frontier} finds{rest}"
+        )
     values = list(map(str, key.values))
     if beside:
         values = ["/".join(map(str, one)) for one in combinations(keys)]
@@ -205,8 +207,8 @@ def measured(measure: Measure) -> str:
             return f"totals of {what} clamped to [{low}, {high}]"
         case CountValues(value=value):
             return f"count_values {text(value)}"
-        case Candidates(value=value):
-            return f"candidates {text(value)}"
+        case Candidates(told=told):
+            return f"candidates {'/'.join(map(text, told))}"
 
 
 def coded(code: Code) -> str:

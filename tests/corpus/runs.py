@@ -214,7 +214,7 @@ def counted_by_value(exact: Any, measure: Candidates) -> dict[Any, int]:
     counts = exact.counts(measure).tolist()
     values = exact.chosen(measure, range(len(counts)))
     pairs = zip(values, counts, strict=True)
-    return dict(sorted(pairs, key=lambda pair: (pair[0] is None, pair[0])))
+    return dict(sorted(pairs, key=lambda pair: [(value is None, value) for value in pair[0]]))
 
 
 def _with_groups(scan: Scan, groups: Mapping[int, tuple[Any, ...]]) -> Scan:
@@ -223,7 +223,12 @@ def _with_groups(scan: Scan, groups: Mapping[int, tuple[Any, ...]]) -> Scan:
         key
         if key.finding is None
         else replace(
-            key, finding=replace(key.finding, values=groups[key.finding.frontier], known=True)
+            key,
+            finding=replace(
+                key.finding,
+                values=tuple(told[key.finding.place] for told in groups[key.finding.frontier]),
+                known=True,
+            ),
         )
         for key in scan.keys
     ]

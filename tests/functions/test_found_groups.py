@@ -16,13 +16,13 @@ import pytest
 
 import dpquery
 from dpquery.core.events import Approximate, Composed, Pure
+from dpquery.core.source import Source
 from dpquery.functions.partition_selection import KeysRelease
-from dpquery.ir.expr import Scalar
-from dpquery.ir.measures import Candidates
+from dpquery.ir.measures import Candidates, Told
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.session import Session
-from tests.worlds import planned, policy_of, write
+from tests.worlds import planned, policy_of, receipt_for, write
 
 CERTAIN = "eps=1000, delta=1e-6, max_groups_contributed=10"
 """Every value of two units or more is shown, whatever is drawn."""
@@ -115,6 +115,70 @@ def test_groups_are_found_beside_public_ones_and_in_pairs(tmp_path: Path):
     assert both == [("a", 0, 2), ("a", 4, 2), ("b", 2, 2), ("b", 6, 2)]
 
 
+def test_combinations_are_found_and_nothing_else(tmp_path: Path):
+    """NULL is told from all else in each column, and a text from what reads like two."""
+    told = [("x", 1), ("x", None), (None, 1), (None, None), ("x|1", 1), ("NULL", 2)]
+    lonely = [("x", 2), ("lonely", 1)]
+    rows = [pair for pair in told for _ in range(3)] + lonely
+    columns = {
+        "u": list(range(len(rows))),
+        "x": [x for x, _ in rows],
+        "y": [y for _, y in rows],
+    }
+    order = sorted(told, key=lambda pair: [(value is None, value) for value in pair])
+    with table(tmp_path, **columns) as session:
+        asked = (
+            f"SELECT x, y, DP_COUNT(*, eps=1000) AS n FROM t GROUP BY DP_KEYS(x, y, {CERTAIN})"
+        )
+        found = session.sql(asked.replace("1e-6", "1e-9")).rows
+        joined = session.sql(
+            "SELECT COUNT(*) FROM (SELECT y, x, x AS again FROM t "
+            f"GROUP BY DP_KEYS(y, x, x, {CERTAIN}))".replace("1e-6", "1e-9")
+        ).scalar()
+    assert found == [(*pair, 3) for pair in order]
+    assert joined == len(told)
+
+
+def test_values_of_every_type_are_found_together(tmp_path: Path):
+    names = list(VALUES)
+    columns = {name: [value for value in VALUES[name] for _ in range(6)][:12] for name in names}
+    listed = ", ".join(names)
+    with table(tmp_path, u=list(range(12)), **columns) as session:
+        rows = session.sql(
+            f"SELECT {listed}, DP_COUNT(*, eps=1000) AS n FROM t "
+            f"GROUP BY DP_KEYS({listed}, {CERTAIN})"
+        ).rows
+    wanted = {(*told, 6) for told in zip(*columns.values(), strict=True)}
+    assert {*rows} == wanted
+    assert len(rows) == 2
+
+
+def test_a_unit_counts_in_one_combination(tmp_path: Path):
+    """Of a unit in all four, one is kept; which, is not always the same of each column."""
+    columns = {"u": [n // 4 for n in range(4000)], "x": list("aabb") * 1000}
+    columns["y"] = [0, 1, 0, 1] * 1000
+    file = write(tmp_path / "t.parquet", **columns)
+    with dpquery.connect(file, **SETTINGS | {"max_rows_contributed": 4}) as session:
+        plan = session._plan(
+            Source("SELECT x, y FROM t GROUP BY DP_KEYS(x, y, eps=1, delta=1e-6)")
+        )
+        (measure,) = plan.frontiers[0].scan.measures
+        with session._engine.open(plan.frontiers[0].scan, receipt_for(plan), 0) as exact:
+            counts = exact.counts(measure).tolist()
+    assert sum(counts) == 1000
+    assert min(counts) > 150  # of 250: a false alarm is far below 1e-6
+
+
+def test_fewer_units_than_asked_for_are_never_shown(tmp_path: Path):
+    columns = {"u": list(range(30)), "x": list("a" * 9 + "b" * 21)}
+    with table(tmp_path, **columns) as session:
+        found = session.sql(f"SELECT DP_KEYS(x, {CERTAIN}, min_units=10) FROM t").scalar()
+        answer = session.sql(f"SELECT DP_KEYS(x, {CERTAIN}, min_units=8) FROM t")
+    assert (found, answer.scalar()) == (["b"], ["a", "b"])
+    assert answer.loss.epsilon == 1000
+    assert "values of fewer than 9 units may be missing" in answer.notes[-1]
+
+
 def test_chance_chooses_among_too_many_and_says_so(tmp_path: Path):
     with table(tmp_path, **doubled(list(range(100)))) as session:
         query = f"SELECT DP_KEYS(x, {CERTAIN}, max_keys=10) FROM t"
@@ -195,9 +259,9 @@ class Counted:
     def counts(self, _: Candidates) -> np.ndarray:
         return self.given
 
-    def chosen(self, _: Candidates, places: list[int]) -> list[Scalar | None]:
+    def chosen(self, _: Candidates, places: list[int]) -> list[Told]:
         self.named += len(places)
-        return list(places)
+        return [(place,) for place in places]
 
 
 DRAWS = 20_000

@@ -66,6 +66,13 @@ BUILT = [
         "GROUP BY DP_KEYS(dept, eps=1, delta=1e-7, other='elsewhere')",
     ),
     (
+        lambda staff, _: staff.group_by(
+            dpquery.keys("dept", "age // 10", eps=1, delta="1e-7", min_units=20), "remote"
+        ).agg(n=n),
+        "SELECT dept, age // 10, remote, DP_COUNT(*, eps=0.5) AS n FROM staff "
+        "GROUP BY DP_KEYS(dept, age // 10, eps=1, delta=1e-7, min_units=20), remote",
+    ),
+    (
         lambda staff, _: staff.where("age > 30").group_by("dept").agg(n=n),
         "SELECT dept, DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age > 30 GROUP BY dept",
     ),

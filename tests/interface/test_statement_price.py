@@ -188,6 +188,107 @@ def test_units_are_not_looked_for_as_groups(session: Session, query: str):
     assert refused.value.code == "DPQ402"
 
 
+TWO = "person_id + 0 AS p, spent * 0 AS z"
+TOGETHER = {
+    f"SELECT {TWO}, COUNT(*) AS n FROM visits GROUP BY p, z": f"SELECT {TWO}, DP_COUNT(*, "
+    "eps=1) AS n FROM visits GROUP BY DP_KEYS(person_id + 0, spent * 0, eps=1, delta=1e-6)",
+    f"SELECT region, {TWO} FROM visits GROUP BY 2, region, 3 LIMIT 3": f"SELECT region, {TWO} "
+    "FROM visits GROUP BY DP_KEYS(person_id + 0, spent * 0, eps=2, delta=1e-6), region "
+    "LIMIT 3",
+    f"SELECT {TWO}, region, COUNT(*) AS n FROM visits GROUP BY ALL HAVING COUNT(*) > 3": ""
+    f"SELECT {TWO}, region, DP_COUNT(*, eps=1) AS n FROM visits GROUP BY "
+    "DP_KEYS(person_id + 0, spent * 0, eps=1, delta=1e-6), region HAVING n > 3",
+    f"SELECT DISTINCT {TWO} FROM visits WHERE minutes > 3 ORDER BY 2": f"SELECT DISTINCT {TWO} "
+    "FROM visits WHERE minutes > 3 GROUP BY DP_KEYS(person_id + 0, spent * 0, eps=2, "
+    "delta=1e-6) ORDER BY 2",
+    f"SELECT COUNT(*) AS n FROM (SELECT DISTINCT {TWO} FROM visits)": "SELECT COUNT(*) AS n "
+    f"FROM (SELECT DISTINCT {TWO} FROM visits GROUP BY DP_KEYS(person_id + 0, spent * 0, "
+    "eps=2, delta=1e-6))",
+    f"SELECT {TWO} FROM visits GROUP BY p, DP_KEYS(spent * 0, delta=9e-7)": f"SELECT {TWO} "
+    "FROM visits GROUP BY DP_KEYS(person_id + 0, eps=1, delta=1e-7), "
+    "DP_KEYS(spent * 0, delta=9e-7, eps=1)",
+}
+
+
+@pytest.mark.parametrize(("plain", "meant"), TOGETHER.items())
+def test_groups_that_are_not_public_are_selected_together(
+    session: Session, plain: str, meant: str
+):
+    """What is shown as understood can be pasted, and is the same plan."""
+    explained = session.explain(plain, eps=2, delta="1e-6")
+    said = " ".join(str(explained).partition("\ncharge")[0].split())
+    assert said == f"understood {meant}"
+    again = session.explain(meant)
+    assert again.charge == explained.charge
+    assert [(one.function, one.epsilon) for one in again.steps] == [
+        (one.function, one.epsilon) for one in explained.steps
+    ]
+
+
+def test_groupings_select_each_of_their_groups_alone(session: Session):
+    query = "SELECT spent * 0 AS z, region, COUNT(*) AS n FROM visits GROUP BY CUBE (1, region)"
+    shown = session.explain(query, eps=2, delta="1e-6")
+    assert [step.function for step in shown.steps].count("DP_KEYS") == 1
+    assert "CUBE (DP_KEYS(spent * 0, eps=1" in str(shown)
+
+
+def test_different_public_values_are_listed_at_no_charge(session: Session):
+    answer = session.sql("SELECT DISTINCT dept, remote FROM staff WHERE dept IN ('hr', 'eng')")
+    assert answer.loss.epsilon == 0
+    assert answer.rows == [(d, r) for d in ("eng", "hr") for r in (False, True)]
+    assert len(session.ledger().rows) == 0
+
+
+REPEATED = {
+    "SELECT COUNT(*) FROM staff HAVING COUNT(*) > 3": "SELECT DP_COUNT(*, eps=1) AS "
+    '"COUNT(*)" FROM staff HAVING "COUNT(*)" > 3',
+    "SELECT dept, AVG(age) / COUNT(*) AS q, COUNT(*) AS n FROM staff GROUP BY dept ORDER BY "
+    "COUNT(*)": "SELECT dept, DP_AVG(age, eps=0.5) / n AS q, DP_COUNT(*, eps=0.5) AS n FROM "
+    "staff GROUP BY dept ORDER BY n",
+    "SELECT COUNT(*) FILTER (WHERE remote) AS n FROM staff HAVING COUNT(*) FILTER (WHERE "
+    "remote) > 3": "SELECT DP_COUNT(*, eps=1) FILTER (WHERE remote) AS n FROM staff "
+    "HAVING n > 3",
+}
+
+
+@pytest.mark.parametrize(("plain", "meant"), REPEATED.items())
+def test_what_is_written_twice_is_understood_as_one_call(
+    session: Session, plain: str, meant: str
+):
+    explained = session.explain(plain, eps=1)
+    said = " ".join(str(explained).partition("\ncharge")[0].split())
+    assert said == f"understood {meant}"
+    assert session.explain(meant).charge == explained.charge == dpquery.Loss(Fraction(1))
+
+
+def test_a_delta_that_leaves_none_to_others_is_told_as_such(session: Session):
+    query = "SELECT {}, COUNT(*) AS n FROM visits GROUP BY p, DP_KEYS(spent * 0, delta={})"
+    with pytest.raises(NameRefused) as refused:
+        session.sql(query.format(TWO, "1e-6"), eps=3, delta="1e-6")
+    told = refused.value.diagnostic
+    assert told.title == "a delta of 1e-6 for the statement is used up here"
+    (offered,) = told.remedy
+    halved = query.format(TWO, offered.removeprefix("delta="))
+    assert session.explain(halved, eps=3, delta="1e-6").charge.delta == Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*, weight=0.001), SUM(age) FROM staff",
+        "SELECT COUNT(*, weight=0.001), SUM(age) FROM staff GROUP BY ROLLUP (dept)",
+        "SELECT COUNT(*) FROM staff GROUP BY ROLLUP (dept)",
+    ],
+)
+def test_a_share_that_is_too_small_is_told_as_such(session: Session, query: str):
+    """Whatever made it small: nobody wrote an eps there that could be larger."""
+    with pytest.raises(NameRefused) as refused:
+        session.sql(query, eps="1.5e-9")
+    told = refused.value.diagnostic
+    assert told.title == "1.5e-9 for the statement leaves nothing here"
+    assert told.label == "no epsilon of its own"
+
+
 def test_a_table_without_a_limit_of_rows_has_it_found(tmp_path: Path):
     shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
     with dpquery.connect(tmp_path / "visits.parquet", unit="person_id", epsilon=10) as opened:

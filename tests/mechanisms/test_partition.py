@@ -22,7 +22,7 @@ LAWS = [
     PartitionSelection(Fraction(epsilon), Fraction(delta))
     for epsilon in ("0.01", "0.1", "1", "2.5", "20", "100000")
     for delta in ("1e-30", "1e-6", "0.1", "0.7")
-]
+] + [PartitionSelection(Fraction(1), Fraction(1, 10**6), least) for least in (2, 50)]
 STEP = Decimal(2) ** -126
 
 
@@ -34,9 +34,10 @@ def defined(law: PartitionSelection, count: int) -> list[Decimal]:
     """Return the probabilities of the definition, which rounds nothing, to 80 digits."""
     grow, delta, found = exact(min(law.epsilon, Fraction(64))).exp(), exact(law.delta), []
     p = Decimal(0)
-    for _ in range(count):
+    for n in range(count):
         found.append(p)
-        p = min(grow * p + delta, 1 - (1 - p - delta) / grow, Decimal(1))
+        if n + 1 >= law.least:
+            p = min(grow * p + delta, 1 - (1 - p - delta) / grow, Decimal(1))
     return found
 
 
@@ -74,7 +75,8 @@ def test_neighbouring_counts_keep_the_promise_and_use_it_up(law: PartitionSelect
                 grow * (1 - a) + delta - (1 - b),
             ]
             assert min(left) >= 0
-            assert b == 1 or min(left) <= 4 * grow * STEP or law.epsilon > 64
+            used_up = min(left) <= 4 * grow * STEP or law.epsilon > 64
+            assert b == 1 or used_up or b == 0 < law.least - 1 - n
 
 
 def chances(law: PartitionSelection, counts: Sequence[int]) -> dict[tuple[bool, ...], Fraction]:
@@ -103,12 +105,15 @@ def moves(places: int, groups: int) -> Iterator[tuple[int, ...]]:
             yield tuple(int(place in chosen) for place in range(places))
 
 
+@pytest.mark.parametrize("least", [1, 3])
 @pytest.mark.parametrize("substituted", [False, True])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_every_pair_of_neighbours_is_within_the_loss(groups: int, substituted: bool):
+def test_every_pair_of_neighbours_is_within_the_loss(
+    groups: int, substituted: bool, least: int
+):
     """Three groups, one of which may be a single unit's own: it appears and vanishes whole."""
     distance = 2 * groups if substituted else groups
-    law = PartitionSelection.calibrated(distance, Fraction(1), Fraction(1, 20))
+    law = PartitionSelection.calibrated(distance, Fraction(1), Fraction(1, 20), least)
     loss, worst = law.loss(distance), Decimal(0)
     assert loss == Loss(Fraction(1), Fraction(1, 20))
     with localcontext(prec=60):
@@ -130,6 +135,15 @@ def test_half_the_loss_would_be_found_out():
     with localcontext(prec=60):
         a, b = chances(law, (1, 1, 0)), chances(law, (0, 0, 0))
         assert excess(a, b, Fraction(1)) > Decimal("0.05")
+
+
+def test_a_threshold_that_cuts_without_moving_the_law_would_be_found_out():
+    """Smaller counts are not cut off from the law of all: 3 would be shown far too often."""
+    law = PartitionSelection(Fraction(1), Fraction(1, 20))
+    cut = law.probability(3)
+    assert cut > law.delta
+    assert PartitionSelection(law.epsilon, law.delta, 3).probability(3) <= law.delta
+    assert PartitionSelection(law.epsilon, law.delta, 3).probability(2) == 0
 
 
 @pytest.mark.parametrize(("epsilon", "half"), [(Fraction(1), 14), (Fraction(1, 10), 109)])
@@ -190,3 +204,5 @@ def test_what_cannot_be_kept_is_refused():
     for delta in (Fraction(0), Fraction(1), Fraction(1, 2**125)):
         with pytest.raises(ValueError, match="delta"):
             PartitionSelection(Fraction(1), delta)
+    with pytest.raises(ValueError, match="nobody"):
+        PartitionSelection(Fraction(1), DELTA, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from hashlib import sha256
 
@@ -16,22 +16,27 @@ Pairs = Iterable[tuple[Value, tuple[Value, ...]]]
 """Units, each with something that is told from other things."""
 
 
-def kept_of_units(pairs: Pairs, limit: int, secret: str, type_: Type) -> Pairs:
-    """Keep at most so many different things of each unit, chosen by a keyed hash."""
+def kept_of_units(pairs: Pairs, limit: int, secret: str, *types: Type) -> Pairs:
+    """Keep at most so many different things of each unit, chosen by a keyed hash.
+
+    The types are those of what stands last in each; before it stand numbers.
+    """
     units: defaultdict[Value, set[tuple[Value, ...]]] = defaultdict(set)
     for unit, told in pairs:
         units[unit].add(told)
     for unit, told_of in units.items():
-        hashes = {_hash(secret, unit, told, type_): told for told in told_of}
-        for place in sorted(hashes)[:limit]:
-            yield unit, hashes[place]
+        for told in sorted(told_of, key=lambda told: _order(secret, unit, told, types))[:limit]:
+            yield unit, told
 
 
-def _hash(secret: str, unit: Value, told: tuple[Value, ...], type_: Type) -> str:
-    texts = [secret, str(unit), *map(str, told[:-1])]
-    if told[-1] is not None:
-        texts.append(_text(told[-1], type_))
-    return sha256("|".join(texts).encode()).hexdigest()
+def _order(secret: str, unit: Value, told: tuple[Value, ...], types: Sequence[Type]) -> object:
+    """Return the hash, and for equal ones the values: NULL, which it passes over, is last."""
+    numbers, values = told[: len(told) - len(types)], told[len(told) - len(types) :]
+    texts = [secret, str(unit), *map(str, numbers)]
+    written = zip(values, types, strict=True)
+    texts += [_text(value, type_) for value, type_ in written if value is not None]
+    hashed = sha256("|".join(texts).encode()).hexdigest()
+    return hashed, [(value is None, value) for value in told]
 
 
 def _text(value: Value, type_: Type) -> str:
@@ -46,7 +51,9 @@ def _text(value: Value, type_: Type) -> str:
     return str(value)
 
 
-def is_nameable(value: Value, measure: Candidates) -> bool:
-    """Return whether an answer can show a value."""
-    limits = nameable(measure.value)
-    return value is None or limits is None or limits[0] <= value <= limits[1]
+def is_nameable(told: tuple[Value, ...], measure: Candidates) -> bool:
+    """Return whether an answer can show a value, in each of its parts."""
+    return all(
+        value is None or limits is None or limits[0] <= value <= limits[1]
+        for value, limits in zip(told, map(nameable, measure.values), strict=True)
+    )

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from dpquery.engine.base import by_chance
-from dpquery.ir.expr import Expr, Scalar
+from dpquery.ir.expr import Expr
 from dpquery.ir.measures import (
     Candidates,
     CountRows,
@@ -21,6 +21,7 @@ from dpquery.ir.measures import (
     SumCodes,
     SumProducts,
     TableWeight,
+    Told,
     UnitTotals,
     Weight,
 )
@@ -62,7 +63,7 @@ class Totals:
         self._rows = [(unit, _group(places, row), row) for unit, row in rows]
         self._count = Counter(unit for unit, _ in rows)
         self._in_table = Counter(table)
-        self._shown: dict[Candidates, list[Value]] = {}
+        self._shown: dict[Candidates, list[tuple[Value, ...]]] = {}
 
     def of(self, measure: Measure) -> tuple[int, ...]:
         """Add up a measure, one integer per group."""
@@ -123,7 +124,7 @@ class Totals:
         """Count different values in each group, of what is kept of each unit's."""
         pairs = (
             (unit, (group, value))
-            for unit, group, value in self._told(measure)
+            for unit, group, (value,) in self._told(measure)
             if group is not None and value is not None
         )
         for group, _ in {told for _, told in self._kept(measure, pairs)}:
@@ -137,30 +138,29 @@ class Totals:
         counts: Integers = np.array(list(counted.values()), dtype=np.int64)[order]
         return counts
 
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Told]:
         """Return the values at some places of that order."""
-        return [scalar(self._shown[measure][place], measure.value.type) for place in places]
+        types = [expr.type for expr in measure.values]
+        return [tuple(map(scalar, self._shown[measure][place], types)) for place in places]
 
-    def _candidates(self, measure: Candidates) -> Counter[Value]:
+    def _candidates(self, measure: Candidates) -> Counter[tuple[Value, ...]]:
         """Count the units of each value, of what is kept of each unit's."""
         pairs = (
-            (unit, (value,))
-            for unit, _, value in self._told(measure)
-            if is_nameable(value, measure)
+            (unit, told) for unit, _, told in self._told(measure) if is_nameable(told, measure)
         )
-        return Counter(value for _, (value,) in self._kept(measure, pairs))
+        return Counter(told for _, told in self._kept(measure, pairs))
 
     def _told(
         self, measure: CountValues | Candidates
-    ) -> Iterator[tuple[Value, int | None, Value]]:
+    ) -> Iterator[tuple[Value, int | None, tuple[Value, ...]]]:
         for unit, group, row in self._met(measure.condition):
-            yield unit, group, evaluate(measure.value, row)
+            yield unit, group, tuple(evaluate(expr, row) for expr in measure.values)
 
     def _kept(self, measure: CountValues | Candidates, pairs: Pairs) -> Pairs:
         if self._single:
             return pairs
-        type_ = measure.value.type
-        return kept_of_units(pairs, measure.weight.limit, self._secret, type_)
+        types = [expr.type for expr in measure.values]
+        return kept_of_units(pairs, measure.weight.limit, self._secret, *types)
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]

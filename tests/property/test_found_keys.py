@@ -31,6 +31,7 @@ from tests.worlds import planned, receipt_for
 TOLD = (
     *("i", "n", "m", "w", "s", "b", "day", "at", "k", "j", "c"),
     *("i + j", "UPPER(s)", "j > 0", "date_trunc('month', day)"),
+    *("k, b", "i, s", "day, m, k", "s, s", "at, j > 0"),
 )
 Counts = Mapping[Any, int]
 
@@ -116,6 +117,8 @@ MANY = Pair(
 @settings(max_examples=15)
 @example(Case(MANY, "k", 2, "", "weights"))
 @example(Case(MANY, "k", 0, "", "weights", Neighbours.SUBSTITUTE))
+@example(Case(MANY, "k, b", 2, "", "NULL is no group"))
+@example(Case(MANY, "b, k", 2, "", "weights", Neighbours.SUBSTITUTE))
 def test_counts_of_values_move_by_one_in_few_places_and_engines_agree(case: Case):
     require_promise(case)
 

@@ -47,6 +47,11 @@ MEANT = {
     "max_groups_contributed=1, eps=1) AS s FROM staff",
     "select with anonymization options(epsilon=1) anon_avg(age clamped between 18 and 70) AS a "
     "FROM staff": "select DP_AVG(age, bounds=[18, 70], eps=1) AS a FROM staff",
+    f"{CLAUSE}, delta=1e-6, min_privacy_units_per_group=30, max_groups_contributed=2) "
+    "spent * 0 AS z, person_id + 0 AS m, COUNT(*) AS n FROM visits GROUP BY z, m": "SELECT "
+    "spent * 0 AS z, person_id + 0 AS m, DP_COUNT(*, eps=0.5) AS n FROM visits GROUP BY "
+    "DP_KEYS(spent * 0, person_id + 0, max_groups_contributed=2, min_units=30, eps=0.5, "
+    "delta=1e-6)",
     f"SELECT n FROM ({CLAUSE}) COUNT(*) AS n FROM staff) WHERE n > 3": "SELECT n FROM (SELECT "
     "DP_COUNT(*, eps=1) AS n FROM staff) WHERE n > 3",
 }
@@ -89,6 +94,8 @@ def test_groups_are_found_unless_they_are_public_ones(session: Session):
         ("epsilon=1, group_selection_strategy=BEST", "DPQ207"),
         ("epsilon=1e10", "DPQ205"),
         ("epsilon=0.2, epsilon=3", "DPQ209"),
+        ("epsilon=1, min_privacy_units_per_group=0", "DPQ207"),
+        ("epsilon=1, min_privacy_units_per_group=3", "DPQ209"),
     ],
 )
 def test_what_is_no_option_is_refused(session: Session, options: str, code: str):

@@ -359,8 +359,13 @@ def uncut(table: Table, key: Key) -> Column | None:
 
 
 def listed(column: Column, key: Key) -> bool:
-    """Return whether all values of a key are among those that the policy lists."""
-    return column.keys is not None and set(key.values) <= set(enumerated(column))
+    """Return whether all values of a key are among those that the policy lists.
+
+    What is kept of a column stands for one key alone: those that are found may be several
+    together.
+    """
+    known = key.finding is None and column.keys is not None
+    return known and set(key.values) <= set(enumerated(column))
 
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
@@ -450,6 +455,7 @@ def _side_by_side(keys: Mapping[int, Key]) -> Numbered:
     rows = ", ".join(
         f"({i}, {', '.join(row)})" for i, row in enumerate(zip(*written, strict=True))
     )
+    rows = rows or "the groups found"  # as above
     names = ", ".join(f"k{i}" for i, _ in listed)
     equal = " AND ".join(
         f"g{i} {'IS NOT DISTINCT FROM' if None in key.values else '='} {alias}.k{i}"

@@ -22,8 +22,7 @@ from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
 from dpquery.engine.files import TableStates, require_unchanged
-from dpquery.ir.expr import Scalar
-from dpquery.ir.measures import Candidates, GroupRequest, Histogram
+from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Told
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import scalar
 
@@ -111,17 +110,18 @@ class DuckDBOpenScan:
         found: Integers = counts[order]
         return found
 
-    def values(self, measure: Candidates, places: Sequence[int]) -> list[Scalar | None]:
+    def values(self, measure: Candidates, places: Sequence[int]) -> list[Told]:
         """Return the values at some places of that order."""
         name, order = self._counted[measure]
         asked = {"i": order[list(places)], "o": np.arange(len(places))}
         self._connection.register("places", asked)
         try:
-            query = f"SELECT x FROM {name} JOIN places USING (i) ORDER BY o"
+            query = f"SELECT * EXCLUDE (i, n, o) FROM {name} JOIN places USING (i) ORDER BY o"
             rows = execute(self._connection, query).fetchall()
         finally:
             self._connection.unregister("places")
-        return [scalar(value, measure.value.type) for (value,) in rows]
+        types = [expr.type for expr in measure.values]
+        return [tuple(map(scalar, row, types)) for row in rows]
 
     def close(self) -> None:
         """Drop what is held."""

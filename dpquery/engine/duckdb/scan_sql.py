@@ -83,16 +83,22 @@ class ScanSQL:
         return [*(query for _, query in self.queries()), *map(self.candidates, found)]
 
     def candidates(self, measure: Candidates) -> str:
-        """Write how many units have each value: its value x, and their number n."""
-        limits = nameable(measure.value)  # what a column of an answer can show
-        within = limits and f"(x IS NULL OR x BETWEEN {limits[0]} AND {limits[1]})"
-        where = self._where(self._condition(measure.condition), within)
-        rows = f"SELECT u, x FROM ({self._told(measure, where)}) GROUP BY u, x"
+        """Write how many units have each value: what makes it, t0, t1, and their number n."""
+        names = [f"t{i}" for i in range(len(measure.values))]
+        limits = map(nameable, measure.values)  # what a column of an answer can show
+        within = [
+            f"({name} IS NULL OR {name} BETWEEN {ends[0]} AND {ends[1]})"
+            for name, ends in zip(names, limits, strict=True)
+            if ends is not None
+        ]
+        where = self._where(self._condition(measure.condition), *within)
+        told, listed = self._told(measure, where), ", ".join(names)
+        rows = f"SELECT u, {listed} FROM ({told}) GROUP BY u, {listed}"
         if self.scan.contribution.unit is None:
-            rows = self._told(measure, where)
+            rows = told
         elif self._several:
-            rows = chosen_sql(rows, measure.weight.limit, "x")
-        return f"SELECT x, count(*) AS n FROM ({rows}) GROUP BY x"
+            rows = chosen_sql(rows, measure.weight.limit, *names)
+        return f"SELECT {listed}, count(*) AS n FROM ({rows}) GROUP BY {listed}"
 
     def held(self, measure: Histogram) -> str:
         """Write the rows that a histogram counts: group, code, and weight if they have one."""
@@ -361,17 +367,18 @@ class ScanSQL:
 
     def _different(self, measure: CountValues) -> str:
         """Count different values in each group, of what is kept of each unit's."""
-        where = self._where("x IS NOT NULL", self._condition(measure.condition))
+        where = self._where("t0 IS NOT NULL", self._condition(measure.condition))
         cells = self._told(measure, where)
         if self._several:
-            pairs = f"SELECT u, cell, x FROM ({cells}) GROUP BY u, cell, x"
-            cells = chosen_sql(pairs, measure.weight.limit, "cell", "x")
-        return f"SELECT cell, count(DISTINCT x) FROM ({cells}) GROUP BY cell"
+            pairs = f"SELECT u, cell, t0 FROM ({cells}) GROUP BY u, cell, t0"
+            cells = chosen_sql(pairs, measure.weight.limit, "cell", "t0")
+        return f"SELECT cell, count(DISTINCT t0) FROM ({cells}) GROUP BY cell"
 
     def _told(self, measure: CountValues | Candidates, where: str) -> str:
         """Write the rows with the group and the value that a measure tells apart."""
-        place = f"x{self.values.index(measure.value)}"
-        rows = f"SELECT r.*, {place} AS x FROM ({self.rows}) AS r"
+        places = enumerate(map(self.values.index, measure.values))
+        told = ", ".join(f"x{place} AS t{i}" for i, place in places)
+        rows = f"SELECT r.*, {told} FROM ({self.rows}) AS r"
         cell, joins = self._groups.cell, self._groups.joins
         return f"SELECT *, {cell} AS cell FROM ({rows}) {joins}{where}"
 

@@ -180,6 +180,8 @@ class _Reader:
         self.spans = rows.spans
         self.node = node
         self.function = function
+        self.positional = function.positional
+        """What the call takes by position: expressions that may be repeated, as often."""
 
     def arguments(self) -> tuple[list[exp.Expr], dict[str, tuple[exp.Expr, Span]]]:
         """Part positional from named arguments; `eps=`, `eps :=` and `eps =>` mean the same."""
@@ -196,6 +198,9 @@ class _Reader:
                 remedy = self._without(span)
                 raise refusal("DPQ209", title, span, "given before", why, remedy)
             named[parameter.name] = unwrapped(item.expression), self.spans.of(item.expression)
+        if self.function.several and len(positional) > 1:
+            self.positional = self.function.positional * len(positional)
+            self._require_one("other", named)
         self._require_positional(positional, named)
         return positional, named
 
@@ -235,7 +240,7 @@ class _Reader:
     def _require_positional(self, positional: Sequence[exp.Expr], named: Given) -> None:
         """Require what a function takes by position, and no more."""
         function, table, options = self.function, self.rows.scope.table, self._stated(named)
-        given, takes = len(positional), function.positional
+        given, takes = len(positional), self.positional
         if given > len(takes):
             self._refuse_surplus(positional, named)
         if not given:
@@ -248,6 +253,20 @@ class _Reader:
             if isinstance(takes[given], Expression):
                 self._missing("another argument", "it is asked about one alone", remedy)
             self._missing(takes[given].noun, "it does not say which one", remedy)
+
+    def _require_one(self, option: str, named: Given) -> None:
+        """Refuse an option that is about the values of one expression."""
+        if option in named:
+            span = named[option][1]
+            title = f"{option} stands for values of one expression"
+            why = "combinations of several have no value for all the others."
+            remedy = f"GROUP BY {self._without(self._whole(span))}"
+            raise refusal("DPQ209", title, span, "there are several here", why, remedy)
+
+    def _whole(self, value: Span) -> Span:
+        """Return where the argument stands that has this value."""
+        spans = map(self.spans.of, self.node.expressions)
+        return next(span for span in spans if span.start <= value.start < span.end)
 
     def _missing(self, what: str, label: str, remedy: str) -> NoReturn:
         title = f"{self.function.name} needs {what}"
@@ -325,6 +344,8 @@ class _Reader:
             return
         if "rho" in named:
             shares.in_rho = named["rho"][1]
+        if options.delta is not None and "delta" in named:
+            shares.deltas[named["delta"][1]] = options.delta
         if "eps" in named or "rho" in named:
             shares.stated += Loss(options.epsilon, options.delta or Fraction(0))
         else:
@@ -398,7 +419,7 @@ class _Reader:
     ) -> tuple[Fraction | tuple[Fraction, ...] | None, int | None]:
         """Read which quantiles, or which number, a call is for."""
         order = number = None
-        for one, node in zip(self.function.positional, positional, strict=True):
+        for one, node in zip(self.positional, positional, strict=True):
             if isinstance(one, Share):
                 order = self._order(positional[0], node)
             elif isinstance(one, Number):
@@ -443,7 +464,7 @@ class _Reader:
     ) -> tuple[Input, ...]:
         """Bind what is asked about; none stands for all rows."""
         found = []
-        for about, node in zip(self.function.positional, positional, strict=True):
+        for about, node in zip(self.positional, positional, strict=True):
             if not isinstance(about, Expression):
                 continue
             if isinstance(node, exp.Star) and about.star:

@@ -51,6 +51,7 @@ from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.queries import query_about
 
 if TYPE_CHECKING:
@@ -121,13 +122,18 @@ def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
         raise too_large(title, spans.of(node), label, why, remedy)
 
 
-def shared(call: Call, sets: int) -> Call:
-    """Return a call as each of so many groupings asks it: with an equal share of its price."""
+def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
+    """Return a call as each of so many groupings asks it: with an equal share of its price.
+
+    Shares are those of the statement, of which the price can be one.
+    """
     options = call.options
     rho = None if options.rho is None else options.rho / sets
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
     if epsilon < EPSILON_MIN:
+        if shares is not None and options.epsilon_span.start == call.span.start:
+            shares.refuse_too_little(options.epsilon_span)
         _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
     if delta is not None and delta < LEAST_DELTA:
         _too_little("delta", LEAST_DELTA * sets, options.delta_span)
@@ -162,6 +168,12 @@ class Keys:
     context: Context
     relation: Relation
     _keys: dict[Hashable, Key] = field(default_factory=dict)
+    _groupings: list[list[tuple[exp.Expr, exp.Expr]]] = field(default_factory=list)
+    """The expressions of each grouping, each with what it stands for."""
+    _finders: dict[int, list[str]] = field(default_factory=dict)
+    """The columns of each DP_KEYS that is written, by the number of its node."""
+    _together: dict[Expr, str] = field(default_factory=dict)
+    """What is selected without DP_KEYS, and how it is understood: with the first, all of it."""
     _same: dict[Expr, Expr] = field(default_factory=dict)
     """The public columns that others are equal to in every row."""
 
@@ -175,14 +187,22 @@ class Keys:
             RuleRefused: DPQ303 a DP_ function as a key.
         """
         group = self.select.args.get("group")
-        if group is None:
-            return (), ((),)
+        if group is not None:
+            return self._bound(group)
+        if is_distinct_alone(self.select):
+            with suppress(QueryRefused):  # which is said where the column is shown
+                return self._bound(exp.Group(all=True))
+        return (), ((),)
+
+    def _bound(self, group: exp.Group) -> tuple[tuple[Key, ...], tuple[tuple[Key, ...], ...]]:
         sets, joins = [], public_joins(self.relation)
         publics = [PublicKeys(self, *one) for one in joins.items()]
         self._same = {one: other for public in publics for one, other in public.same.items()}
-        for nodes in self._resolved(group):
-            own = {self._key(node, value) for node, value in nodes}
+        self._groupings = [*self._resolved(group)]
+        for nodes in self._groupings:
+            own = {column for one in nodes for column in self._columns(*one)}
             sets.append(tuple(key for key in self._keys.values() if key.column in own))
+        self._rewrite()
         for public in publics:
             sets = [public.with_shown(own) for own in sets]
         for linked in PublicGroups(self, publics).linked():
@@ -243,19 +263,21 @@ class Keys:
         start = f"{text[: whole.start]}{shown}{text[whole.end : group.start]}"
         return f"{start}GROUP BY {spans.text(value)}{text[group.end :]}".strip()
 
-    def _key(self, node: exp.Expr, value: exp.Expr) -> str:
-        """Bind a grouping expression, once however often it is written; return its column."""
-        column = f"k{len(self._keys)}"
+    def _columns(self, node: exp.Expr, value: exp.Expr) -> list[str]:
+        """Bind a grouping expression, once however often it is written; return its columns."""
         if _is_finder(value):
-            if id(value) not in self._keys:
-                self._keys[id(value)] = self._found(value, column)
-            return self._keys[id(value)].column
+            if id(value) not in self._finders:
+                found = self._found(Calls(self.rows).add(value))
+                self._finders[id(value)] = [key.column for key in found]
+                self._keys |= {key.column: key for key in found}
+            return self._finders[id(value)]
         expr = self.rows.bind(value)
         if expr not in self._keys and self._is_selected(expr):
-            self._keys[expr] = self._selected(value, self.rows.spans.of(node), column)
+            self._select(expr, node, value)
         if expr not in self._keys:
+            column = f"k{len(self._keys)}"
             self._keys[expr] = self._listed(expr, value, self.rows.spans.of(node), column)
-        return self._keys[expr].column
+        return [self._keys[expr].column]
 
     def _is_selected(self, expr: Expr) -> bool:
         """Return whether groups that are not public are found with the statement's delta.
@@ -270,22 +292,57 @@ class Keys:
         known = self._values(expr, facts_of(self.rows.where))
         return known is None and expr.type.kind is not Kind.DOUBLE
 
-    def _selected(self, node: exp.Expr, shown: Span, column: str) -> Key:
-        """Bind a plain group whose values are found, as DP_KEYS of it."""
-        call = exp.Anonymous(this=KEYS.name, expressions=[node.copy()])
-        key = self._found(call, column)
-        if self.rows.shares is not None:
-            rewritten = self.rows.shares.rewritten
-            rewritten[shown] = rewritten.pop(key.expr.span)
-        return key
+    def _select(self, expr: Expr, node: exp.Expr, value: exp.Expr) -> None:
+        """Bind a plain group whose values are found, as DP_KEYS of all such groups together.
 
-    def _found(self, node: exp.Expr, column: str) -> Key:
-        """Bind groups that are found in the data, by a release of their own."""
-        call = Calls(self.rows).add(node)
-        expr = call.inputs[0].expr
-        rest = call.options.other is not None
+        Of several groupings, which do not have the same groups beside it, as DP_KEYS of it.
+        """
+        shares, spans, together = self.rows.shares, self.rows.spans, {expr: value}
+        alone = len(self._groupings) == 1
+        for _, other in self._groupings[0] if alone else ():
+            bound = None if _is_finder(other) else self.rows.bind(other)
+            if bound is not None and self._is_selected(bound):
+                together.setdefault(bound, other)
+        nodes = [one.copy() for one in together.values()]
+        call = Calls(self.rows).add(exp.Anonymous(this=KEYS.name, expressions=nodes))
+        assert shares is not None  # noqa: S101 - a statement without them selects nothing
+        text = shares.rewritten.pop(call.span)
+        if alone:
+            self._together = {one: text if one is expr else "" for one in together}
+        else:
+            shares.rewrite(spans.of(node), text)
+        found = self._found(replace(call, text=text))
+        self._keys |= dict(zip(together, found, strict=True))
+
+    def _rewrite(self) -> None:
+        """Have the only grouping understood with DP_KEYS in place of what it selects."""
+        shares, spans, texts = self.rows.shares, self.rows.spans, []
+        if shares is None or not self._together:
+            return
+        for node, value in self._groupings[0]:
+            expr = None if _is_finder(value) else self.rows.bind(value)
+            plain = shares.within(spans.source, spans.of(node))
+            texts.append(plain if expr is None else self._together.get(expr, plain))
+        written = self.select.args.get("group") is not None
+        listed = ", ".join(filter(None, dict.fromkeys(texts)))
+        shares.rewrite(spans.grouping(self.select), f"{' GROUP BY ' * (not written)}{listed}")
+
+    def _found(self, call: Call) -> list[Key]:
+        """Return the keys of groups that are found in the data, by a release of their own."""
+        rest, first = call.options.other is not None, len(self._keys)
         finding = Finding(self.find(call), most_of(call) + rest)
-        return Key(expr.span, column, expr, (), finding, rest)
+        return [
+            Key(
+                one.expr.span,
+                f"k{first + place}",
+                one.expr,
+                (),
+                replace(finding, place=place),
+                rest,
+                beside=f"k{first}" if place else "",
+            )
+            for place, one in enumerate(call.inputs)
+        ]
 
     def _values(self, expr: Expr, facts: Facts) -> Values | None:
         """Return the values of a key; of a column that equals a public one, those of that."""
@@ -476,6 +533,17 @@ def _is_result(value: exp.Expr) -> bool:
     return any(
         is_call(node) or isinstance(node, exp.Grouping | exp.GroupingId)
         for node in value.walk(prune=lambda node: isinstance(node, exp.Query))
+    )
+
+
+def is_distinct_alone(select: exp.Select) -> bool:
+    """Return whether a SELECT shows different values of its columns, and nothing else."""
+    distinct, slots = select.args.get("distinct"), ("group", "having", "qualify")
+    plain = distinct is not None and distinct.args.get("on") is None
+    return (
+        plain
+        and not any(map(select.args.get, slots))
+        and not any(map(_is_result, select.expressions))
     )
 
 

@@ -42,10 +42,11 @@ _RANGES = {
     "max_rows_contributed": (_COUNTS, "5"),
     "max_groups_contributed": (_COUNTS, "3"),
     "max_keys": ((Fraction(1), Fraction(MAX_CELLS)), "500"),
+    "min_units": (_COUNTS, "20"),
     "weight": ((Fraction(1, 1000), Fraction(1000)), "2"),
 }
 """The least and the most of each option that is a number, and an example."""
-_WHOLE = frozenset({"max_rows_contributed", "max_groups_contributed", "max_keys"})
+_WHOLE = frozenset({"max_rows_contributed", "max_groups_contributed", "max_keys", "min_units"})
 _PROMISE = "outside this range the promise cannot be computed exactly."
 _REASONS = {
     "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
@@ -117,6 +118,7 @@ def read_options(
         smooth_span=spans.get("rho_smooth"),
         other=_other(argument, *other) if argument and other else None,
         most=_whole(values, "max_keys"),
+        min_units=_whole(values, "min_units"),
         left_out=_number(values, "left_out_eps"),
         of_table="weights" in values,
         weights_span=spans.get("weights"),

@@ -29,6 +29,7 @@ from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
 from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, written_name
+from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, mended
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
@@ -55,16 +56,49 @@ class Released:
     publics: frozenset[int] = frozenset()
     """The numbers of public tables that the rows are joined to."""
     _added: dict[object, Call] = field(default_factory=dict)
+    _written: dict[object, dict[int, exp.Expr]] = field(default_factory=dict)
+    """The nodes of each call."""
 
     def call(self, node: exp.Expr) -> tuple[str, str]:
         """Add a call to the frontier, once however often it is bound."""
         key = call_key(node)
+        self._written.setdefault(key, {})[id(node)] = node
         if key not in self._added:
             self._added[key] = self.calls.add(node)
+            self._require_list(self._added[key])
         elif is_plain(node):
             self.calls.repeat(self._added[key], node)
         added = self._added[key]
         return added.column, added.function
+
+    def name_repeats(self, select: exp.Select) -> None:
+        """Have aggregates that stand several times understood by the name of their column.
+
+        A call that is written twice would be two releases, and these are one.
+        """
+        shares, spans = self.calls.rows.shares, self.spans
+        items = {id(unwrapped(item.unalias())): item for item in reversed(select.expressions)}
+        for nodes in self._written.values() if shares is not None else ():
+            shown = next((items[at] for at in nodes if at in items), None)
+            if shown is None or len(nodes) < 2 or shares is None:
+                continue
+            name = written_name(shown.alias or spans.text(shown))
+            for node in nodes.values():
+                if node is not unwrapped(shown.unalias()):
+                    shares.rewrite(spans.of(node), name)
+            if not shown.alias:
+                whole = spans.of(shown)
+                shares.rewrite(whole, f"{shares.within(spans.source, whole)} AS {name}")
+
+    def _require_list(self, call: Call) -> None:
+        """Refuse a list of combinations: they are shown as groups."""
+        if len(call.inputs) > 1 and registered(call.function).several:
+            shown = ", ".join(call.snippet(one.asked) for one in call.inputs)
+            table = written_name(self.scope.table.name)
+            title, label = "combinations are no list of values", "several expressions"
+            why = "a list has one value at each place; groups have a column for each."
+            remedy = f"SELECT {shown} FROM {table} GROUP BY {call.text}"
+            raise refusal("DPQ404", title, call.span, label, why, remedy)
 
     def key(self, node: exp.Expr) -> str | None:
         """Find the key that an expression over the rows is; None where it is none."""
@@ -150,16 +184,25 @@ class Released:
             return (self.query(COUNT),)
         if has_listed_groups(found):
             return (self.query(COUNT, found.name),)
-        distinct = isinstance(select, exp.Select) and select.args.get("distinct")
-        if distinct and found.type.kind is not Kind.DOUBLE:
+        distinct = select is not None and select.args.get("distinct")
+        if isinstance(select, exp.Select) and distinct and found.type.kind is not Kind.DOUBLE:
             written = written_name(found.name)
             named = f"{written} IN ({example_values(found.type)})"
             return (
-                self.query(KEYS.format(written)),
+                self._found_groups(select) or self.query(KEYS.format(written)),
                 query_about(self.scope.table, COUNT, groups=[found.name], where=named),
             )
         quantile = f"DP_QUANTILE({written_name(found.name)}, 0.5, eps=0.5)"
         return (self.query(quantile if found.bounded else COUNT),)
+
+    def _found_groups(self, select: exp.Select) -> str | None:
+        """Write a query for different values of several columns with groups that are found."""
+        if select.parent is not None or len(select.expressions) < 2:
+            return None
+        place, text = self.spans.grouping(select), self.spans.source.text
+        asked = ", ".join(self.spans.text(item.unalias()) for item in select.expressions)
+        found = KEYS.format(asked)
+        return f"{text[: place.start]} GROUP BY {found}{text[place.end :]}".strip()
 
     def query(self, call: str, *more: str) -> str:
         """Write a query with the groups of this one, and more, around a call."""

@@ -40,7 +40,7 @@ from dpquery.sql.bind.subqueries import derive, union_all
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed, parse
 from dpquery.sql.parse.spans import outside, repeated, too_large
-from dpquery.sql.plain_aggregates import aggregates_units, make_calls
+from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_SHOWN,
     From,
@@ -272,7 +272,7 @@ class Statement(Opener):
         with self.alone():
             rows = self._from(node)
         if isinstance(rows, Private):
-            plain = self._shares is not None and aggregates_units(node, rows.scope, self.spans)
+            plain = self._shares is not None and asks_units(node, rows.scope, self.spans)
             if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
             return derive(self, node, filtered(self, rows, node.args.get("where")))
@@ -486,15 +486,15 @@ class Statement(Opener):
                 below.call(node)
         below.number = len(self.frontiers)
         self._released_reads += 1
-        calls = tuple(shared(call, len(sets)) for call in below.calls.found)
+        calls = tuple(shared(call, len(sets), self._shares) for call in below.calls.found)
         for keys in sets:
             self.frontiers.append(Frontier(span, rows.relation, calls, keys, len(sets)))
         found = Select(FrontierRows(self, aliases_of(select), below), select, root=root).open()
+        below.name_repeats(select)
         if not calls and not groups:
-            first = spans.of(select.expressions[0])
-            label = "no DP_ function over a private table"
+            first, label = select.expressions[0], "no DP_ function over a private table"
             title = f"nothing is asked about {scope.table.name}"
-            raise unaskable(title, first, label, below.query(COUNT))
+            raise unaskable(title, spans.of(first), label, below.query(COUNT))
         return found
 
 

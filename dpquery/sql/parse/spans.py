@@ -33,6 +33,9 @@ _OPENING = kinds("L_PAREN L_BRACKET L_BRACE")
 _CLOSING = kinds("R_PAREN R_BRACKET R_BRACE")
 _TYPES = kinds("DATE TIMESTAMP TIMESTAMPTZ")
 _CLAUSES = kinds("SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT OFFSET")
+_AFTER_GROUPS = kinds(
+    "HAVING QUALIFY WINDOW ORDER_BY LIMIT OFFSET UNION INTERSECT EXCEPT SEMICOLON"
+)
 _OTHER_NAMES: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "STRING_AGG",
     exp.PercentileCont: "QUANTILE_CONT",
@@ -165,6 +168,20 @@ class Spans:
             if self.tokens[start].token_type is word:
                 return span_of(self.tokens[start], self.tokens[end - 1])
         return None
+
+    def grouping(self, select: exp.Select) -> Span:
+        """Return what stands after GROUP BY in a query; without it, the clause's place."""
+        parts = [select.args["from_"].this, *select.expressions]
+        places = [self._at(self.of(part).start) for part in parts]
+        first = min(places, key=lambda place: len([*self._around(place)]))
+        within = self._inside[first]
+        last = len(self.tokens) if within is None else self._brackets[within].closed
+        same = [n for n in range(first, last) if self._inside[n] == within]
+        end = next((n for n in same if self.tokens[n].token_type in _AFTER_GROUPS), last)
+        start = next((n for n in same if self.tokens[n].token_type is TokenType.GROUP_BY), None)
+        if start is not None and start < end:
+            return span_of(self.tokens[start + 1], self.tokens[end - 1])
+        return Span(self.tokens[end - 1].end + 1, self.tokens[end - 1].end + 1)
 
     def name(self, node: exp.Expr) -> Span:
         """Return the span of a call's name alone."""

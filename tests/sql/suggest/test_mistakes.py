@@ -345,12 +345,22 @@ def test_what_is_offered_first_is_accepted_when_it_is_pasted(session, query, par
         ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
         ("SELECT name FROM staff", "person_id"),
         (
-            "SELECT DISTINCT minutes FROM visits",
-            "SELECT DP_KEYS(minutes, eps=0.5, delta=1e-7) FROM visits",
+            "SELECT DISTINCT person_id FROM visits",
+            "SELECT DP_KEYS(person_id, eps=0.5, delta=1e-7) FROM visits",
         ),
         (
-            "SELECT DISTINCT dept FROM staff",
-            "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept",
+            "SELECT DISTINCT person_id, minutes AS m FROM visits WHERE minutes > 3 LIMIT 3",
+            "SELECT DISTINCT person_id, minutes AS m FROM visits WHERE minutes > 3 "
+            "GROUP BY DP_KEYS(person_id, minutes, eps=0.5, delta=1e-7) LIMIT 3",
+        ),
+        (
+            "SELECT DP_KEYS(dept, age, eps=0.5, delta=1e-7) FROM staff",
+            "SELECT dept, age FROM staff GROUP BY DP_KEYS(dept, age, eps=0.5, delta=1e-7)",
+        ),
+        (
+            "SELECT DP_COUNT(*, eps=.1) FROM staff "
+            "GROUP BY DP_KEYS(dept, age, eps=0.5, delta=1e-7, other='x')",
+            "GROUP BY DP_KEYS(dept, age, eps=0.5, delta=1e-7)",
         ),
         (f"{STAFF}bonus // 100 = 3", "CAST(bonus AS INTEGER)"),
         (f"{STAFF}age % 2.0 = 1", "2"),
