@@ -269,7 +269,7 @@ class Keys:
         key = self._found(call, column)
         if self.rows.shares is not None:
             rewritten = self.rows.shares.rewritten
-            rewritten[shown] = rewritten.pop(key.expr.span)
+        rewritten[shown] = rewritten.pop(self.rows.spans.of(call))
         return key
 
     def _found(self, node: exp.Expr, column: str) -> Key:
