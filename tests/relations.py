@@ -205,6 +205,47 @@ def _semi(draw: st.DrawFn, depth: int) -> str:
     return f"SELECT {_ALL} FROM {left} x WHERE {where} AND ({draw(conditions('x'))})"
 
 
+_SAID = (
+    "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND ({1}))",
+    "EXISTS (SELECT 1 FROM {0} y WHERE y.unit = x.unit AND y.j = x.i AND ({1}))",
+    "EXISTS (SELECT 1 FROM {0} y WHERE x.unit = y.unit AND (y.d > x.d OR {1}))",
+    "x.unit IN (SELECT unit FROM {0} y WHERE {1})",
+    "x.k IN (SELECT k FROM {0} y WHERE y.unit = x.unit AND ({1}))",
+    "x.d IN (SELECT d FROM {0} y WHERE y.unit = x.unit AND y.c <= x.c)",
+    "(x.i, x.unit) IN (SELECT j, unit FROM {0} y WHERE {1})",
+    "(x.k, x.unit, x.c) IN (SELECT k, unit, c FROM {0} y WHERE {1})",
+    "(SELECT BOOL_OR({1}) FROM {0} y WHERE y.unit = x.unit AND y.k = x.k)",
+)
+_VALUES = (
+    "(SELECT {2} FROM {0} y WHERE y.unit = x.unit AND ({1}))",
+    "(SELECT {2} FROM {0} y WHERE y.unit = x.unit AND y.k = x.k)",
+    "(SELECT {2} FROM {0} y WHERE y.unit = x.unit AND y.c = x.c AND y.i = x.j)",
+    "(SELECT {2} FROM {0} y WHERE y.unit = x.unit AND y.j < x.j)",
+)
+
+
+@st.composite
+def _within(draw: st.DrawFn, depth: int) -> str:
+    """Draw rows with what subqueries say of their unit: as values, and in a condition."""
+    where, table = draw(conditions("y")), draw(st.sampled_from(TABLES))
+    if draw(st.booleans()):
+        said = draw(st.sampled_from(_SAID)).format(draw(relations(max(depth - 1, 0))), where)
+        said = draw(st.sampled_from(["{}", "NOT {}", "({}) IS NULL"])).format(said)
+        if draw(st.booleans()):
+            kept = draw(conditions("x"))
+            return f"SELECT {_ALL} FROM {draw(relations(depth))} x WHERE {kept} OR {said}"
+        case = f"CASE WHEN {said} THEN k ELSE 'b' END"
+        return f"SELECT unit, i, j, d, {case} AS k, c FROM {draw(relations(depth))} x"
+    value, i, d = draw(st.sampled_from(_VALUES)), "i", "d"
+    if draw(st.booleans()):
+        what = draw(st.sampled_from(["COUNT(*)", "MAX(y.i)", "COUNT(DISTINCT y.k)"]))
+        i = value.format(table, where, what)
+    else:
+        what = draw(st.sampled_from(["MIN(y.d)", "AVG(y.j)", "MAX(y.d)"]))
+        d = value.format(table, where, what)
+    return f"SELECT unit, {i} AS i, j, {d} AS d, k, c FROM {draw(relations(depth))} x"
+
+
 @st.composite
 def _semi_joined(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["SEMI", "ANTI"]))
@@ -332,6 +373,7 @@ _FORMS = {
     "join": _joined,
     "semi": _semi,
     "semi join": _semi_joined,
+    "within": _within,
     "public": _public,
     "union": _union,
     "per unit": _per_unit,

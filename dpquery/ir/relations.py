@@ -172,7 +172,7 @@ class PerUnit:
     keys: tuple[Output, ...]
     aggregates: tuple[UnitAggregate, ...]
     own: frozenset[str] = frozenset()
-    """The keys that are the unit's own column: they part none of its rows."""
+    """The keys that are the same in all rows of a unit, as its own column: they part none."""
 
     @property
     def one_row(self) -> bool:
@@ -386,6 +386,8 @@ def extent_of(relation: Relation, single: Iterable[str]) -> Extent:
         case PublicJoin(source=source, most=most):
             extent = extent_of(source, names)
             return Extent(extent.one * most, extent.each * most, extent.more * most)
+        case UnitJoin(left=left, keeps_right=False) if looks_up(relation):
+            return extent_of(left, names)
         case UnitJoin(left=left, right=right):
             return _joined(relation, extent_of(left, names), extent_of(right, names))
         case _:
@@ -437,6 +439,18 @@ def equated(join: UnitJoin | SemiJoin) -> tuple[tuple[Expr, Expr], ...]:
     left, right = map(numbers, sides_of(join))
     found = (equated_by(part, left, right) for part in both)
     return tuple(pair for pair in found if pair is not None)
+
+
+def looks_up(join: UnitJoin) -> bool:
+    """Return whether each row on the left meets one row on the right at most.
+
+    Of a unit, the right side has one row for each combination of its keys, and all of them are
+    equated with values of the left side: no two of those rows agree in what a row looks for.
+    """
+    if not isinstance(join.right, PerUnit):
+        return False
+    found = {theirs.name for _, theirs in equated(join) if isinstance(theirs, ColumnRef)}
+    return {key.name for key in join.right.keys} - join.right.own <= found
 
 
 def equated_by(part: Expr, left: Set[int], right: Set[int]) -> tuple[Expr, Expr] | None:

@@ -7,7 +7,7 @@ not a constant stays as it was charged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import date
 from enum import Enum
@@ -56,14 +56,31 @@ def expressions_in(tree: object) -> Iterator[Expr]:
 
 def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
     """Return a tree in which each constant has its value."""
-    return _filled(tree, values) if values else tree
+
+    def known(part: object) -> object:
+        if not isinstance(part, Constant):
+            return None
+        return replace(part, value=values[part.number], known=True)
+
+    return _changed(tree, known) if values else tree
 
 
-def _filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
-    if isinstance(tree, Constant):
-        return replace(tree, value=values[tree.number], known=True)
+def with_columns(tree: T, columns: Mapping[tuple[int, str], Expr]) -> T:
+    """Return a tree with other expressions in the place of some columns."""
+
+    def other(part: object) -> object:
+        return columns.get((part.of, part.name)) if isinstance(part, ColumnRef) else None
+
+    return _changed(tree, other)
+
+
+def _changed(tree: T, change: Callable[[object], object]) -> T:
+    """Return a tree with each part replaced of which another is given."""
+    other = change(tree)
+    if other is not None:
+        return other  # type: ignore[return-value]
     if isinstance(tree, tuple):
-        parts = tuple(_filled(part, values) for part in tree)
+        parts = tuple(_changed(part, change) for part in tree)
         same = all(new is old for new, old in zip(parts, tree, strict=True))
         return tree if same else parts  # type: ignore[return-value]
     if not is_dataclass(tree) or isinstance(tree, type):
@@ -71,7 +88,7 @@ def _filled(tree: T, values: Mapping[int, Scalar | None]) -> T:
     changed = {}
     for one in fields(tree):
         old = getattr(tree, one.name)
-        new = _filled(old, values)
+        new = _changed(old, change)
         if new is not old:
             changed[one.name] = new
     return replace(tree, **changed) if changed else tree

@@ -46,6 +46,7 @@ from dpquery.ir.relations import (
     Windowed,
     expressions_of,
     extent_of,
+    looks_up,
     sources,
     tables_of,
     walk,
@@ -116,6 +117,8 @@ def _limits(relation: Relation, policy: Policy) -> tuple[RowLimit, int | None]:
         case PublicJoin(source=source, most=most) if most > 1:
             rows, groups = _limits(source, policy)
             return rows * most if isinstance(rows, int) else rows, groups
+        case UnitJoin(left=left, keeps_right=False) if looks_up(relation):
+            return _limits(left, policy)
         case UnitJoin() | UnionAll():
             parts = [_limits(part, policy) for part in sources(relation)]
             return _largest([rows for rows, _ in parts]), _groups(parts)

@@ -136,6 +136,8 @@ class Conditions:
         literal = read_literal(node, span)
         if literal is not None:
             return literal
+        if isinstance(node, exp.Exists | exp.In | exp.Subquery) and span in self.scope.values:
+            return self.scope.values[span]
         kind = type(node)
         if kind in COMPARISONS:
             return self._compared(span, Comparison(COMPARISONS[kind]), *self._both(node))

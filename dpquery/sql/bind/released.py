@@ -28,7 +28,7 @@ from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
-from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, written_name
+from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, is_query, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, mended
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
@@ -102,11 +102,20 @@ class Released:
 
     def key(self, node: exp.Expr) -> str | None:
         """Find the key that an expression over the rows is; None where it is none."""
-        if all(isinstance(key.expr, ColumnRef) for key in self.keys):
+        plain = not isinstance(node, exp.Subquery)
+        if plain and all(isinstance(key.expr, ColumnRef) for key in self.keys):
             return None
         with suppress(QueryRefused):
             return self._key_of(self.calls.rows.bind(node))
         return None
+
+    def of_rows(self, node: exp.Expr) -> bool:
+        """Return whether all subqueries in an expression say something of a row's unit."""
+        return all(
+            any(self.spans.of(one) in self.scope.values for one in (inner, inner.parent) if one)
+            for inner in node.walk(prune=is_query)
+            if is_query(inner)
+        )
 
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""

@@ -7,7 +7,7 @@ Python's `lower` would fold more, and the two would disagree about what a name m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeGuard
 
 from sqlglot import TokenType
@@ -73,6 +73,11 @@ def call_key(node: exp.Expr) -> object:
     return inner.meta[PLAIN] if is_plain(node) else id(node)
 
 
+def is_query(node: exp.Expr) -> bool:
+    """Return whether a node is a query, with names of its own."""
+    return isinstance(node, exp.Query)
+
+
 def is_interval_end(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
     """Return whether a node calls DP_INTERVAL_LOW or DP_INTERVAL_HIGH."""
     return isinstance(node, exp.Anonymous) and str(node.this).upper() in INTERVAL_ENDS
@@ -118,6 +123,8 @@ class Scope:
     members: tuple[Member, ...]
     table: Table
     """The private table that refusals speak of and offer queries about."""
+    values: Mapping[Span, Expr] = field(default_factory=dict)
+    """What subqueries say of the unit of a row, by their places in the text."""
 
     @property
     def columns(self) -> list[str]:

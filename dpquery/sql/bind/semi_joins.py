@@ -1,28 +1,65 @@
-"""WHERE over private rows, and the subqueries in it.
+"""WHERE over private rows, and the subqueries among these.
 
-A subquery over private rows may say whether the unit of a row occurs in it, in a row that meets
-conditions over both, and nothing else: `IN`, `NOT IN`, EXISTS and NOT EXISTS on the unit, among
-the outer ANDs of WHERE. A subquery over public tables alone is a list of public values.
+A subquery over private rows speaks of the rows of the unit outside, and of no others. Among the
+outer ANDs of WHERE, IN and EXISTS on the unit choose rows. Anywhere else, and where a subquery
+gives a value, what it says is a column: it is computed once for each unit and for each value
+that it equates with one outside, and joined to the rows outside, of which each meets one at
+most. So a row stays one row, of its unit, and depends on the rows of that unit alone.
+
+A subquery over public tables alone is a list of public values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN
+from dpquery.core.types import BOOLEAN, EPOCH, INTEGER, Interval, Kind
 from dpquery.errors import refusal
-from dpquery.ir.expr import Expr, Literal, Logic
-from dpquery.ir.relations import Filter, PublicJoin, Relation, SemiJoin, Windowed
+from dpquery.ir.expr import (
+    Apply,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    IsNull,
+    Literal,
+    Logic,
+    Not,
+    Nulls,
+    Scalar,
+    columns_of,
+)
+from dpquery.ir.relations import (
+    Aggregate,
+    Filter,
+    Output,
+    PerUnit,
+    PublicJoin,
+    Relation,
+    SemiJoin,
+    UnitAggregate,
+    UnitJoin,
+    Windowed,
+    equated_by,
+    numbers,
+)
+from dpquery.ir.walk import with_columns
 from dpquery.rowfunctions import apply
+from dpquery.rowfunctions.ranges import nulls_of
 from dpquery.sql.bind.expressions import Conditions, conjuncts, operand
-from dpquery.sql.bind.from_clause import Context, Derived, Private
-from dpquery.sql.bind.joins import same_units, semi_join
-from dpquery.sql.bind.scope import Scope, fold, is_call, written_name
+from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
+from dpquery.sql.bind.joins import most_pairs, same_units, semi_join
+from dpquery.sql.bind.public_joins import all_of
+from dpquery.sql.bind.scope import Scope, fold, is_call, is_query, written_name
+from dpquery.sql.bind.typed import case, nothing
+from dpquery.sql.bind.unit_rows import LookedUp, aggregate_ref
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 
@@ -34,22 +71,43 @@ def filtered(context: Context, rows: Private, where: exp.Where | None) -> Privat
     """Keep the rows for which WHERE is true."""
     if where is None:
         return rows
-    semi = _SemiJoins(context, rows)
+    semi = _Subqueries(context, rows)
     rest = [node for node in conjuncts(where.this) if not semi.take(node)]
     if not rest:
-        return Private(semi.relation, rows.scope)
-    node = where.this if semi.relation is rows.relation else _together(rest)
-    condition = Conditions(rows.scope, context.spans, context).condition(node)
-    return Private(Filter(context.spans.of(node), semi.relation, condition), rows.scope)
+        return semi.rows
+    chosen = semi.relation is not rows.relation
+    for node in rest:
+        semi.join_all(node, every=True)
+    node = _together(rest) if chosen else where.this
+    condition = Conditions(semi.scope, context.spans, context).condition(node)
+    return Private(Filter(context.spans.of(node), semi.relation, condition), semi.scope)
+
+
+def chosen(context: Context, rows: Private, select: exp.Select) -> Private:
+    """Keep the rows for which WHERE is true, with what subqueries elsewhere say of them."""
+    rows = filtered(context, rows, select.args.get("where"))
+    clauses = (select.args.get(slot) for slot in ("group", "having", "qualify"))
+    found = _Subqueries(context, rows)
+    for node in (*select.expressions, *clauses):
+        if node is not None:
+            found.join_all(node)
+    return found.rows
 
 
 def said_of(relation: Relation) -> Expr | None:
     """Return what conditions say of all rows of a relation; None where they say nothing."""
     said: list[Expr] = []
-    while isinstance(relation, Filter | SemiJoin | Windowed | PublicJoin):
-        if isinstance(relation, Filter):
-            said.append(relation.condition)
-        relation = relation.source
+    while True:
+        match relation:
+            case Filter(source=source, condition=condition):
+                said.append(condition)
+            case SemiJoin(source=source) | Windowed(source=source) | PublicJoin(source=source):
+                pass
+            case UnitJoin(left=source, keeps_left=True, keeps_right=False):
+                pass
+            case _:
+                break
+        relation = source
     if len(said) > 1:
         return Logic(said[0].span, True, tuple(reversed(said)))
     return said[0] if said else None
@@ -59,14 +117,19 @@ def _together(nodes: list[exp.Expr]) -> exp.Expr:
     return nodes[0] if len(nodes) == 1 else exp.and_(*nodes, copy=False, wrap=False)
 
 
-class _SemiJoins:
-    """Joins the rows of a query with the subqueries over private rows in its WHERE."""
+class _Subqueries:
+    """Joins the rows of a query with the subqueries over private rows in it."""
 
     def __init__(self, context: Context, rows: Private) -> None:
         self.context = context
         self.spans = context.spans
         self.scope = rows.scope
         self.relation = rows.relation
+
+    @property
+    def rows(self) -> Private:
+        """The rows with all that was joined."""
+        return Private(self.relation, self.scope)
 
     def take(self, node: exp.Expr) -> bool:
         """Keep the rows whose unit is in a subquery, or is not, where a condition asks that."""
@@ -77,15 +140,15 @@ class _SemiJoins:
         if isinstance(node, exp.Exists):
             other, asked = self._exists(node)
         elif isinstance(node, exp.In) and node.args.get("query") is not None:
+            if self._tied(node.args["query"]) is not None:
+                return False
             query = self.context.query(node.args["query"])
             if not isinstance(query, Derived):
                 return False
             other = query.relation
-            if isinstance(unwrapped(node.this), exp.Tuple):
-                asked = self._equal_rows(node, query)
-                asked = list(map(_perhaps, asked)) if negated else asked
-            else:
-                self._require_units(node, query)
+            pairs = self._pairs(node, query)
+            asked = [self._equal(node, *pair) for pair in pairs]
+            asked = list(map(_perhaps, asked)) if negated else asked
         else:
             return False
         same_units(self.context, self.relation, other, span)
@@ -93,11 +156,181 @@ class _SemiJoins:
         self.relation = semi_join(self.context, span, sides, negated, asked)
         return True
 
-    def _require_units(self, node: exp.In, query: Derived) -> None:
-        """Require a subquery of one column, which is the unit."""
-        shown = {*map(fold, query.columns), *query.owners}
-        if not self.scope.owns(unwrapped(node.this)) or len(shown) != 1 or shown - query.owners:
-            self._refuse_off_unit(node, query)
+    def join_all(self, node: exp.Expr, *, every: bool = False) -> None:
+        """Join what the subqueries in an expression say of the unit of a row, inner ones first.
+
+        An EXISTS that nothing ties to the unit is refused where every one has to be tied.
+        """
+        for one in reversed(list(node.walk(prune=is_query))):
+            value = None
+            if isinstance(one, exp.Exists) and (every or self._tied(one.this)):
+                value = self._found(self.spans.of(one), *self._exists(one))
+            elif isinstance(one, exp.In) and one.args.get("query") is not None:
+                value = self._among(one)
+            elif isinstance(one, exp.Subquery) and not isinstance(one.parent, exp.In):
+                select = self._tied(one)
+                value = None if select is None else self._value(select, self.spans.of(one))
+            if value is not None:
+                values = {**self.scope.values, self.spans.of(one): value}
+                self.scope = replace(self.scope, values=values)
+
+    def _tied(self, node: exp.Expr) -> exp.Select | None:
+        """Return the SELECT of a subquery that equates something with the unit around it."""
+        while isinstance(node, exp.Subquery):
+            node = node.this
+        where = node.args.get("where")
+        if not isinstance(node, exp.Select) or where is None or not node.args.get("from_"):
+            return None
+        items = [node.args["from_"], *(node.args.get("joins") or [])]
+        own = {fold(item.this.alias_or_name) for item in items}
+        tied = any(
+            isinstance(one, exp.EQ)
+            and any(
+                isinstance(side, exp.Column)
+                and fold(side.table) not in {"", *own}
+                and self.scope.owns(side)
+                for side in map(unwrapped, (one.this, one.expression))
+            )
+            for one in conjuncts(where.this)
+        )
+        return node if tied else None
+
+    def _equated(
+        self, span: Span, other: Relation, asked: Sequence[Expr]
+    ) -> tuple[Relation, list[tuple[Expr, Expr]]]:
+        """Return rows with what they equate: first what is outside, then what is of them."""
+        same_units(self.context, self.relation, other, span)
+        ours, theirs = numbers(self.relation), numbers(other)
+        found = [equated_by(one, ours, theirs) for one in asked]
+        pairs = [pair for pair in found if pair is not None]
+        rest = [one for one, pair in zip(asked, found, strict=True) if pair is None]
+        if all({of for of, _ in columns_of(one)} <= theirs for one in rest):
+            condition = all_of(span, rest)
+            return other if condition is None else Filter(span, other, condition), pairs
+        return self._paired(span, other, asked)
+
+    def _paired(
+        self, span: Span, other: Relation, asked: Sequence[Expr]
+    ) -> tuple[Relation, list[tuple[Expr, Expr]]]:
+        """Pair rows with the values outside with which they meet what is asked.
+
+        The values of a unit stand there once, and rows outside look for theirs, NULL too.
+        """
+        ours, number = numbers(self.relation), self.context.numbers()
+        refs = [ref for ref in columns_of(*asked).values() if ref.of in ours]
+        keys = tuple(Output(f"x{at}", ref) for at, ref in enumerate(refs))
+        values = PerUnit(span, self.relation, number, keys, ())
+        told = [derived_ref(key, number) for key in keys]
+        columns = {(r.of, r.name): one for r, one in zip(refs, told, strict=True)}
+        condition = all_of(span, [with_columns(one, columns) for one in asked])
+        most = most_pairs(self.context, values, other)
+        both = self.context.small(UnitJoin(span, values, other, condition, most), span)
+        return both, [
+            (part(ref), part(one))
+            for ref, one in zip(refs, told, strict=True)
+            for part in ((filled_in,) if nulls_of(ref) is Nulls.NEVER else (filled_in, missing))
+        ]
+
+    def _look_up(self, span: Span, made: PerUnit, pairs: Sequence[tuple[Expr, Expr]]) -> None:
+        """Join rows with the one row that says something of each; each stays one row."""
+        condition = all_of(
+            span,
+            [
+                Compare(span, Comparison.EQ, ours, derived_ref(key, made.number))
+                for (ours, _), key in zip(pairs, made.keys, strict=True)
+            ],
+        )
+        joined = UnitJoin(span, self.relation, made, condition, None, keeps_left=True)
+        self.relation = self.context.small(joined, span)
+
+    def _counted(
+        self, span: Span, other: Relation, asked: Sequence[Expr], *values: Expr
+    ) -> list[ColumnRef]:
+        """Count the rows that meet what is asked, and those of them that have values.
+
+        Without any such row, all of it is NULL.
+        """
+        other, pairs = self._equated(span, other, asked)
+        number, keys = self.context.numbers(), keys_of(pairs)
+        counts = Interval(Fraction(0), Fraction(self.context.most_rows(other)))
+        made = tuple(
+            UnitAggregate(f"a{at}", Aggregate.COUNT, value, None, INTEGER, counts)
+            for at, value in enumerate((None, *values))
+        )
+        self._look_up(span, PerUnit(span, other, number, keys, made), pairs)
+        found = (aggregate_ref(one, number, span) for one in made)
+        return [replace(one, nulls=Nulls.GROUPED) for one in found]
+
+    def _found(self, span: Span, other: Relation, asked: Sequence[Expr]) -> Expr:
+        """Return whether there is a row that meets what is asked."""
+        return Not(span, IsNull(span, self._counted(span, other, asked)[0]))
+
+    def _among(self, node: exp.In) -> Expr | None:
+        """Return whether a value is among those of a subquery; None where it is of no unit."""
+        query, span = node.args["query"], self.spans.of(node)
+        select = self._tied(query)
+        if select is not None:
+            inner, asked, both = self._tied_rows(span, select)
+            other = inner.relation
+            given, items = unwrapped(node.this), select.expressions
+            left = given.expressions if isinstance(given, exp.Tuple) else [given]
+            if len(left) != len(items):
+                self._refuse(span, self.scope.table.unit)
+            own = Conditions(self.scope, self.spans, self.context)
+            pairs = [
+                (own.bind(a), both.bind(b.unalias())) for a, b in zip(left, items, strict=True)
+            ]
+        elif self._speaks_of_unit(node):
+            found = self.context.query(query)
+            if not isinstance(found, Derived):
+                return None
+            other, asked, pairs = found.relation, [], self._pairs(node, found)
+        else:
+            return None
+        equal = [self._equal(node, *pair) for pair in pairs]
+        is_in = self._found(span, other, [*asked, *equal])
+        if all(nulls_of(one) is Nulls.NEVER for pair in pairs for one in pair):
+            return is_in
+        may_be = self._may_be(span, other, asked, pairs, equal)
+        true, false = (Literal(span, truth, BOOLEAN) for truth in (True, False))
+        return case(span, [(is_in, true), (may_be, nothing(span))], false)
+
+    def _may_be(
+        self,
+        span: Span,
+        other: Relation,
+        asked: Sequence[Expr],
+        pairs: Sequence[tuple[Expr, Expr]],
+        equal: Sequence[Expr],
+    ) -> Expr:
+        """Return whether a value may be among others of which none is equal: by NULL."""
+        if len(pairs) > 1:
+            return self._found(span, other, [*asked, *map(_perhaps, equal)])
+        ((left, right),) = pairs
+        rows, values = self._counted(span, other, asked, right)
+        fewer = Compare(span, Comparison.LT, values, rows)
+        unknown = Logic(span, False, (IsNull(span, left), fewer))
+        return Logic(span, True, (Not(span, IsNull(span, rows)), unknown))
+
+    def _speaks_of_unit(self, node: exp.In) -> bool:
+        given = unwrapped(node.this)
+        values = given.expressions if isinstance(given, exp.Tuple) else [given]
+        return any(self.scope.owns(unwrapped(value)) for value in values)
+
+    def _value(self, select: exp.Select, span: Span) -> Expr:
+        """Return the one value that a subquery has for the unit of a row."""
+        given = {slot for slot, clause in select.args.items() if clause}
+        if given - (_OF_EXISTS - {"distinct"}) or len(select.expressions) != 1:
+            word, remedy = "this in a subquery of one value", "(SELECT MAX(x) FROM ...)"
+            raise outside(word, span, "not one aggregate of a unit's rows", remedy)
+        inner, asked, _ = self._tied_rows(span, select)
+        found, item = _Subqueries(self.context, inner), select.expressions[0].unalias()
+        found.join_all(item)
+        other, pairs = self._equated(span, found.relation, asked)
+        rows = LookedUp(self.context, Private(other, found.scope), span, keys_of(pairs))
+        value = rows.bind(item)
+        self._look_up(span, rows.relation, pairs)
+        return replace(value, span=span) if isinstance(value, ColumnRef | Apply) else value
 
     def _refuse_off_unit(self, node: exp.In, query: Derived) -> NoReturn:
         """Refuse a subquery; offer its text with the unit for what it selects."""
@@ -111,22 +344,32 @@ class _SemiJoins:
             remedy = f"{name} IN {before}{name}{after}"
         self._refuse(self.spans.of(node), query.table.unit, remedy)
 
-    def _equal_rows(self, node: exp.In, query: Derived) -> list[Expr]:
-        """Bind a row of values that is looked for among rows: one pair are the units."""
-        select, given = node.args["query"].find(exp.Select), unwrapped(node.this).expressions
+    def _pairs(self, node: exp.In, query: Derived) -> list[tuple[Expr, Expr]]:
+        """Return what is compared of a row and a subquery beside the units, which are equal."""
+        select, given = node.args["query"].find(exp.Select), unwrapped(node.this)
+        if not isinstance(given, exp.Tuple):
+            shown = {*map(fold, query.columns), *query.owners}
+            if not self.scope.owns(given) or len(shown) != 1 or shown - query.owners:
+                self._refuse_off_unit(node, query)
+            return []
         names = [] if select is None else [fold(i.alias_or_name) for i in select.expressions]
         known, columns = {*map(fold, query.columns)}, iter(query.columns.values())
-        rows, found, tied = Conditions(self.scope, self.spans), [], False
-        for name, value in zip(names, given, strict=False):
+        rows, tied = Conditions(self.scope, self.spans, self.context), False
+        found: list[tuple[Expr, Expr]] = []
+        for name, value in zip(names, given.expressions, strict=False):
             own = name in query.owners
             column = next(columns, None) if name in known or not own else None
             if own and self.scope.owns(unwrapped(value)):
                 tied = True
             elif column is not None:
-                found.append(rows.equal(self.spans.of(value), rows.bind(value), column))
-        if not tied or len(found) + 1 != len(given) or len(names) != len(given):
+                found.append((rows.bind(value), column))
+        if not tied or len(found) + 1 != len(given.expressions) != len(names):
             self._refuse_off_unit(node, query)
         return found
+
+    def _equal(self, node: exp.In, left: Expr, right: Expr) -> Expr:
+        """Equate a value with one of a subquery."""
+        return Conditions(self.scope, self.spans).equal(self.spans.of(node.this), left, right)
 
     def _exists(self, node: exp.Exists) -> tuple[Relation, list[Expr]]:
         """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
@@ -135,24 +378,32 @@ class _SemiJoins:
             clause for slot, clause in select.args.items() if slot not in _OF_EXISTS
         ):
             self._refuse(span, unit)
+        inner, asked, both = self._tied_rows(span, select)
+        for item in select.expressions:
+            _require_of_rows(both, item.unalias())
+        return inner.relation, asked
+
+    def _tied_rows(
+        self, span: Span, select: exp.Select
+    ) -> tuple[Private, list[Expr], Conditions]:
+        """Bind the rows of a subquery by its own conditions; return them and the others."""
+        unit = self.scope.table.unit
         inner = self.context.rows(select)
         if not isinstance(inner, Private):
             self._refuse(span, unit)
         own, where = inner.scope, select.args.get("where")
         both = Conditions(_inside(own, self.scope), self.spans)
-        for item in select.expressions:
-            _require_of_rows(both, item.unalias())
         conditions = conjuncts(None if where is None else where.this)
         others = [one for one in conditions if not _ties(one, own, self.scope)]
         if len(others) == len(conditions):
-            self._refuse(span, unit, self._tied(span, select, own))
+            self._refuse(span, unit, self._with_tie(span, select, own))
         asked = [one for one in others if _speaks_of(one, own, self.scope)]
         rest = [one for one in others if not _speaks_of(one, own, self.scope)]
         if rest:
             inner = filtered(self.context, inner, exp.Where(this=_together(rest)))
-        return inner.relation, list(map(both.condition, asked))
+        return inner, list(map(both.condition, asked)), both
 
-    def _tied(self, span: Span, select: exp.Select, inner: Scope) -> str:
+    def _with_tie(self, span: Span, select: exp.Select, inner: Scope) -> str:
         """Write EXISTS with an equality of the units for conditions that speak of outside."""
         unit, where = written_name(self.scope.table.unit or ""), select.args.get("where")
         sides = (inner.members, self.scope.members)
@@ -182,6 +433,32 @@ class _SemiJoins:
         if not unit or not remedy:
             remedy = f"{name} IN (SELECT {name} ...)"
         raise refusal("DPQ307", title, span, label, why, remedy)
+
+
+def keys_of(pairs: Sequence[tuple[Expr, Expr]]) -> tuple[Output, ...]:
+    """Return what tells rows of a subquery apart: what they equate with values outside."""
+    return tuple(Output(f"x{at}", theirs) for at, (_, theirs) in enumerate(pairs))
+
+
+_NONE: Mapping[Kind, Scalar] = {
+    Kind.TEXT: "",
+    Kind.BOOLEAN: False,
+    Kind.DATE: EPOCH.date(),
+    Kind.TIMESTAMP: EPOCH,
+}
+
+
+def filled_in(ref: ColumnRef) -> Expr:
+    """Return a value, or one that stands for NULL: two are equal where both are NULL too."""
+    if nulls_of(ref) is Nulls.NEVER:
+        return ref
+    none = Literal(ref.span, _NONE.get(ref.type.kind, 0), ref.type)
+    return apply(ref.span, "COALESCE", ref, none)
+
+
+def missing(ref: ColumnRef) -> Expr:
+    """Return whether a value is NULL, which what stands for it does not tell."""
+    return IsNull(ref.span, ref)
 
 
 def _perhaps(expr: Expr) -> Expr:
@@ -245,7 +522,7 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
     aliases = {
         fold(item.alias)
         for item in select.expressions
-        if isinstance(item, exp.Alias) and any(map(is_call, item.walk(prune=_is_query)))
+        if isinstance(item, exp.Alias) and any(map(is_call, item.walk(prune=is_query)))
     }
 
     def is_result(node: exp.Expr) -> bool:
@@ -254,12 +531,12 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
         return is_call(node)
 
     # A query inside WHERE is one of its own, and may release what is compared here.
-    results = filter(is_result, where.dfs(prune=_is_query)) if where is not None else ()
+    results = filter(is_result, where.dfs(prune=is_query)) if where is not None else ()
     for node in results:
         moved: list[str] = []
         others: list[str] = []
         for one in conjuncts(select.args["where"].this):
-            asked = any(map(is_result, one.walk(prune=_is_query)))
+            asked = any(map(is_result, one.walk(prune=is_query)))
             (moved if asked else others).append(operand(one, spans))
         span, label = spans.of(node), "computed from the rows chosen here"
         name = spans.source.snippet(span)
@@ -269,10 +546,6 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
         why = "WHERE chooses rows, before anything is counted; HAVING chooses results."
         remedy = _with_having(select, spans, others, moved)
         raise refusal("DPQ303", f"{name} cannot stand here", span, label, why, remedy)
-
-
-def _is_query(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Query)
 
 
 def _with_having(select: exp.Select, spans: Spans, others: list[str], moved: list[str]) -> str:

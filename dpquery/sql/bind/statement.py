@@ -35,7 +35,7 @@ from dpquery.sql.bind.groups import Keys, finds_keys, shared
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
-from dpquery.sql.bind.semi_joins import filtered, refuse_results_in_where, said_of
+from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.subqueries import derive, union_all
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed, parse
@@ -275,7 +275,7 @@ class Statement(Opener):
             plain = self._shares is not None and asks_units(node, rows.scope, self.spans)
             if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
-            return derive(self, node, filtered(self, rows, node.args.get("where")))
+            return derive(self, node, chosen(self, rows, node))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
 
     def rows(self, select: exp.Select) -> Private | None:
@@ -457,13 +457,14 @@ class Statement(Opener):
 
     def _released(self, select: exp.Select, rows: Private, *, root: bool) -> Open:
         """Bind a query over private rows: one frontier, and what is computed from it."""
-        scope, spans = rows.scope, self.spans
+        spans = self.spans
         if self._shares is not None:
             make_calls(select, spans)
         where = select.args.get("where")
         if where is not None:
-            refuse_results_in_where(select, scope, spans)
-        rows = filtered(self, rows, where)
+            refuse_results_in_where(select, rows.scope, spans)
+        rows = chosen(self, rows, select)
+        scope = rows.scope
         binder = Conditions(scope, spans, self)
         binder.where = said_of(rows.relation)
         binder.shares = self._shares

@@ -19,7 +19,16 @@ from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.errors import refusal
 from dpquery.functions.quantize import code_between
-from dpquery.ir.expr import Code, ColumnRef, Expr, Logic, Nulls, longest_of
+from dpquery.ir.expr import (
+    Code,
+    ColumnRef,
+    Expr,
+    Literal,
+    Logic,
+    Nulls,
+    columns_of,
+    longest_of,
+)
 from dpquery.ir.relations import (
     Aggregate,
     Output,
@@ -30,11 +39,13 @@ from dpquery.ir.relations import (
     WindowColumn,
     Windowed,
     WindowFunction,
+    walk,
 )
+from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
-from dpquery.sql.bind.scope import Scope, fold, written_name
+from dpquery.sql.bind.scope import Scope, fold, is_query, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import aggregate_name
@@ -96,6 +107,9 @@ class PerUnitRows(Conditions):
             return self._aggregate(inner)
         if isinstance(inner, exp.Literal | exp.Boolean | exp.Null):
             return super().bind(inner)
+        value = self.scope.values.get(self.spans.of(inner))
+        if value is not None:
+            return self._of_unit(value, inner)
         key = self._key(inner)
         if key is None and isinstance(inner, exp.Column):
             span = self.spans.of(inner)
@@ -103,7 +117,11 @@ class PerUnitRows(Conditions):
             _refuse_ungrouped(self.spans.text(inner), span)
         return key or super().bind(inner)
 
-    def _aggregate(self, node: exp.Expr) -> ColumnRef:
+    def _aggregate(self, node: exp.Expr) -> Expr:
+        """Return an aggregate of the rows of a unit."""
+        return self._column(node)
+
+    def _column(self, node: exp.Expr) -> ColumnRef:
         """Return the column of an aggregate; the same one is computed once."""
         name, span = f"a{len(self._found)}", self.spans.of(node)
         made = aggregate_of(self.context, self.source, self.base, node, name)
@@ -111,9 +129,22 @@ class PerUnitRows(Conditions):
         self._found += [] if same else [made]
         return aggregate_ref(same[0] if same else made, self.number, span)
 
+    def _of_unit(self, value: Expr, node: exp.Expr) -> Expr:
+        """Return what a subquery says of a unit: one that is the same for all of its rows."""
+        once = {n.number for n in walk(self.source) if isinstance(n, PerUnit) and not n.keys}
+        if {of for of, _ in columns_of(value)} <= once:
+            key = self._keys.setdefault(value, Output(f"x{len(self._keys)}", value))
+            self._units.add(key.name)
+        truth = value.type.kind is Kind.BOOLEAN
+        function = "bool_or" if truth else "max"
+        return self._as_key(value) or _refuse_ungrouped(
+            self.spans.text(node), self.spans.of(node), function
+        )
+
     def _key(self, node: exp.Expr) -> Expr | None:
         """Find a key that an expression is; None where it holds aggregates or is none."""
-        if any(is_exact_aggregate(inner) for inner in node.walk()):
+        inside = node.walk(prune=is_query)
+        if any(map(is_exact_aggregate, inside)):
             return None
         if isinstance(node, exp.Column) and not self.scope.knows(node.name):
             return None
@@ -128,10 +159,45 @@ class PerUnitRows(Conditions):
         return self._as_key(expr) or _refuse_ungrouped(written_name(name), span)
 
 
-def _refuse_ungrouped(name: str, span: Span) -> NoReturn:
+class LookedUp(PerUnitRows):
+    """Binds the one value of a subquery for each unit, and for each combination of its keys.
+
+    Where a row looks for a combination that there is not, a count is 0 and all else NULL.
+    """
+
+    def __init__(
+        self, context: Context, rows: Private, span: Span, keys: Sequence[Output]
+    ) -> None:
+        super().__init__(context, rows, span)
+        self._keys = {key.expr: key for key in keys}
+        self._fixed = tuple(keys)
+
+    @property
+    def relation(self) -> PerUnit:
+        """One row for each unit and combination of the keys, with all that was bound."""
+        return PerUnit(self.span, self.source, self.number, self._fixed, tuple(self._found))
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """Bind the value; of a relation with one row of a unit, it is that of this row."""
+        inner = unwrapped(node)
+        plain = not any(map(is_exact_aggregate, node.walk(prune=is_query)))
+        if plain and self.context.extent(self.source).single:
+            truth = self.base.bind(inner).type.kind is Kind.BOOLEAN
+            inner = exp.LogicalOr(this=inner) if truth else exp.Max(this=inner)
+        return super().bind(inner)
+
+    def _aggregate(self, node: exp.Expr) -> Expr:
+        found = replace(self._column(node), nulls=Nulls.GROUPED)
+        made = next(one for one in self._found if one.name == found.name)
+        if made.function not in {Aggregate.COUNT, Aggregate.COUNT_DISTINCT}:
+            return found
+        return apply(found.span, "COALESCE", found, Literal(found.span, 0, INTEGER))
+
+
+def _refuse_ungrouped(name: str, span: Span, function: str = "max") -> NoReturn:
     title = f"{name} has no one value per group"
     why = "which of a unit's rows gave its value would be chance."
-    raise refusal("DPQ307", title, span, "not in GROUP BY", why, f"max({name})")
+    raise refusal("DPQ307", title, span, "not in GROUP BY", why, f"{function}({name})")
 
 
 def aggregate_ref(one: UnitAggregate, number: int, span: Span) -> ColumnRef:

@@ -206,7 +206,7 @@ class FrontierRows(Base):
 
     def known(self, node: exp.Expr) -> Value | None:
         """Find the key that an expression over the rows is."""
-        if isinstance(node, exp.Column | exp.Window) or node.find(exp.Query) is not None:
+        if isinstance(node, exp.Column | exp.Window) or not self.released.of_rows(node):
             return None
         key = self.released.key(node)
         return None if key is None else self._released(key)

@@ -12,7 +12,7 @@ from dpquery.core.source import Source, Span
 from dpquery.errors import Worded, refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.from_clause import Context, Derived, PublicItem
 from dpquery.sql.bind.scope import Member, Scope, fold, written_name
 from dpquery.sql.parse.spans import Spans, mended, outside, span_of
@@ -342,20 +342,25 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
         context.spans.of(tied),
         "of the query around",
         (
-            "its value is computed once, before the rows around it are read; what is",
-            "computed from each unit's rows is joined to them on the unit.",
+            "its value is computed once, before the rows around it are read; where it",
+            "equates the unit with theirs, it is computed for each of them.",
         ),
-        _joined(context, inside, tied.name),
+        _tied(context, inside, tied),
     )
 
 
-def _joined(context: Context, inside: exp.Select, unit: str) -> str:
-    """Write a join for a subquery: a public table itself, or what is computed per unit."""
+def _tied(context: Context, inside: exp.Select, column: exp.Column) -> str:
+    """Write a join with a public table for a subquery; else, equate the units in it."""
     spans, where = context.spans, inside.args.get("where")
     source = inside.args["from_"].this
-    table, name = spans.text(source), written_name(unit)
-    public = {fold(name) for name, one in context.policy.tables.items() if one.public}
-    if isinstance(source, exp.Table) and fold(source.name) in public and where is not None:
-        return f"JOIN {table} ON {spans.text(where.this)}"
-    shown = f"{name}, {', '.join(map(spans.text, inside.expressions))} AS x"
-    return f"JOIN (SELECT {shown} FROM {table} GROUP BY {name}) AS d USING ({name})"
+    tables = {fold(name): one for name, one in context.policy.tables.items()}
+    table = tables.get(fold(source.name)) if isinstance(source, exp.Table) else None
+    if table is not None and table.public and where is not None:
+        return f"JOIN {spans.text(source)} ON {spans.text(where.this)}"
+    unit = written_name(table.unit or "unit" if table else column.name)
+    inner, outer = (written_name(name) for name in (source.alias_or_name, column.table))
+    tie = f"{inner}.{unit} = {outer}.{unit}"
+    if where is None:
+        return tie
+    span = spans.of(where.this)
+    return mended(spans.source, span, f"{tie} AND {operand(where.this, spans)}", tie)
