@@ -21,7 +21,7 @@ from dpquery.plan.parallel import every_part
 from dpquery.policy import model
 from dpquery.policy.model import (
     Bounds,
-    Budget,
+    PolicyBudget,
     Column,
     DatabaseTable,
     Files,
@@ -71,7 +71,7 @@ COLUMNS = {
 POLICY = Policy(
     "policy.toml",
     Neighbours.ADD_REMOVE,
-    Budget(Ceiling.of(Loss(Fraction(2), Fraction(1, 10**6)), Fraction(1, 2)), Fraction(1)),
+    PolicyBudget(Ceiling.of(Loss(Fraction(2), Fraction(1, 10**6)), Fraction(1, 2)), Fraction(1)),
     {
         "t": Table(
             "t", Files((Path("/a/t.parquet"),)), ("t.parquet",), {"region": REGION}, "u", TEXT
