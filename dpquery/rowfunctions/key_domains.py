@@ -35,7 +35,7 @@ from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import CALENDAR, Value, in_years, scalar
 from dpquery.rowfunctions.conditional import branches, is_nothing
 from dpquery.rowfunctions.evaluate import Row, combined, constant, evaluate
-from dpquery.rowfunctions.ranges import Facts, conjuncts, implied, nulls_of
+from dpquery.rowfunctions.ranges import Facts, by_branch, conjuncts, implied, nulls_of
 
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
@@ -307,11 +307,14 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
     match expr:
         case ColumnRef(name=name, keys=keys, clamped=True) if keys is not None:
             return frozenset({name})
+        case Apply(function="CASE"):
+            parts = list(by_branch(expr, facts))
         case Apply():
-            parts = named(expr.function).chosen(expr) or expr.arguments
+            chosen = named(expr.function).chosen(expr) or expr.arguments
+            parts = [(part, facts) for part in chosen]
         case _:
-            parts = children(expr)
-    return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
+            parts = [(part, facts) for part in children(expr)]
+    return frozenset[str]().union(*(undeclared(part, known) for part, known in parts))
 
 
 def is_exact(expr: Expr) -> bool:
