@@ -33,9 +33,9 @@ from dpquery.ir.expr import (
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions import named
 from dpquery.rowfunctions.base import CALENDAR, Value, in_years, scalar
-from dpquery.rowfunctions.conditional import is_nothing
+from dpquery.rowfunctions.conditional import branches, is_nothing
 from dpquery.rowfunctions.evaluate import Row, combined, constant, evaluate
-from dpquery.rowfunctions.ranges import Facts, implied, nulls_of
+from dpquery.rowfunctions.ranges import Facts, by_branch, conjuncts, implied, nulls_of
 
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000
@@ -178,7 +178,7 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
         values = values_of(one, facts)
         if values is None:
             return None
-        found.update(values)
+        found.update(_chosen(call, one, values) if call.function == "CASE" else values)
     match call:
         case Apply(function="CASE", arguments=arguments):
             found |= set() if len(arguments) % 2 else {None}
@@ -187,6 +187,32 @@ def _union(call: Apply, chosen: tuple[Expr, ...], facts: Facts) -> Values | None
         case _ if nulls_of(call, facts) is not Nulls.GROUPED:
             found.discard(None)
     return _sorted(found)
+
+
+def _chosen(case: Apply, result: Expr, values: Values) -> Values:
+    """Return which values of a result a CASE can have: those for which it comes to it.
+
+    Whether a condition on the result alone is true follows from the value, so no row of another
+    value has this result by that branch. A result that is written twice is met by either.
+    """
+    if len(values) > MAX_COMPUTED:
+        return values
+    tests = [list(conjuncts(test)) for test in case.arguments[:-1:2]]
+    here = [at for at, one in enumerate(branches(case.arguments)) if one == result]
+
+    def comes(value: Scalar | None) -> bool:
+        met = [_told(parts, result, constant(value, result.type)) for parts in tests]
+        return any(True not in met[:at] and False not in met[at : at + 1] for at in here)
+
+    return tuple(value for value in values if comes(value))
+
+
+def _told(parts: Sequence[Expr], expr: Expr, value: Value) -> bool | None:
+    """Return whether all of some conditions are true, as far as one value of them tells."""
+    about = [part for part in parts if is_exact(part) and _is_about(part, expr)]
+    if any(_meaning(part, expr, value) is not True for part in about):
+        return False
+    return True if len(about) == len(parts) else None
 
 
 def _between(expr: Expr, facts: Facts) -> Values | None:
@@ -281,11 +307,14 @@ def undeclared(expr: Expr, facts: Facts) -> frozenset[str]:
     match expr:
         case ColumnRef(name=name, keys=keys, clamped=True) if keys is not None:
             return frozenset({name})
+        case Apply(function="CASE"):
+            parts = list(by_branch(expr, facts))
         case Apply():
-            parts = named(expr.function).chosen(expr) or expr.arguments
+            chosen = named(expr.function).chosen(expr) or expr.arguments
+            parts = [(part, facts) for part in chosen]
         case _:
-            parts = children(expr)
-    return frozenset[str]().union(*(undeclared(part, facts) for part in parts))
+            parts = [(part, facts) for part in children(expr)]
+    return frozenset[str]().union(*(undeclared(part, known) for part, known in parts))
 
 
 def is_exact(expr: Expr) -> bool:

@@ -7,7 +7,7 @@ its type has limits, until a condition of the query or a function around it give
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import trunc
 
@@ -400,7 +400,7 @@ def nulls_of(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Nulls:
 def _of_function(call: Apply, facts: Facts) -> Nulls:
     arguments = call.arguments
     if call.function == "CASE":
-        chosen = worst(nulls_of(part, facts) for part in branches(arguments))
+        chosen = worst(nulls_of(part, known) for part, known in by_branch(call, facts))
         return chosen if len(arguments) % 2 else Nulls.GROUPED
     if call.function in {"NULLIF", NOTHING}:
         return Nulls.GROUPED
@@ -410,6 +410,14 @@ def _of_function(call: Apply, facts: Facts) -> Nulls:
     if not named(call.function).strict:
         return Nulls.NEVER
     return Nulls.GROUPED if any(_beyond(part, facts) for part in arguments) else worst(found)
+
+
+def by_branch(case: Apply, facts: Facts) -> Iterator[tuple[Expr, Facts]]:
+    """Return the results of a CASE, each with what its condition says of values and NULL."""
+    tests = [*map(facts_of, case.arguments[:-1:2]), NOTHING_KNOWN]
+    for result, test in zip(branches(case.arguments), tests, strict=False):
+        values, present = {**facts.values, **test.values}, facts.present | test.present
+        yield result, replace(facts, values=values, present=present)
 
 
 def _beyond(moment: Expr, facts: Facts) -> bool:

@@ -109,6 +109,28 @@ def test_a_call_that_is_written_twice_says_so_before_it_is_paid():
     assert planned(filtered).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("key", "left_out"),
+    [
+        ("CASE WHEN dept IN ('eng', 'hr') THEN dept ELSE 'other' END", ()),
+        ("CASE WHEN dept = 'eng' AND remote THEN dept ELSE 'other' END", ()),
+        (
+            "CASE WHEN dept = 'eng' THEN 'e' ELSE dept END",
+            ("rows where dept is NULL or not one of its keys are left out",),
+        ),
+        (
+            "CASE WHEN dept = 'eng' OR rating > 3 THEN dept ELSE 'other' END",
+            ("rows where dept is NULL or not one of its keys are left out",),
+        ),
+    ],
+)
+def test_a_note_says_which_rows_a_choice_leaves_out(key: str, left_out: tuple[str, ...]):
+    """A result that its own condition lists leaves out nobody: those rows have another."""
+    assert notes_of(
+        planned(f"SELECT {key} AS g, DP_COUNT(*, eps=1) FROM staff GROUP BY g")
+    ) == (left_out)
+
+
 def test_a_note_names_the_limit_of_groups_where_there_are_groups():
     """Without groups a unit is in one, and nothing is shared."""
     call = "DP_COUNT(DISTINCT person_id, eps=0.1, max_groups_contributed=3)"

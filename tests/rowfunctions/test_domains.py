@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.ir.expr import Expr
+from dpquery.ir.expr import Expr, columns_of
 from dpquery.policy.model import Bounds, Column, Table
+from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.sql.bind.expressions import Conditions
@@ -154,6 +156,34 @@ def test_a_condition_that_null_can_meet_leaves_its_group(text: str, where: str):
     assert isinstance(found, tuple)
     assert found[-1] is None
     assert None in found
+
+
+CHOICES = {
+    "CASE WHEN k IN ('a', 'b') THEN k ELSE 'z' END": ("a", "b", "z"),
+    "CASE WHEN k = 'a' THEN 'x' ELSE k END": ("ab", "b", "x", None),
+    "CASE WHEN k = 'a' AND b THEN k END": ("a", None),
+    "CASE WHEN k = 'a' AND b THEN 'x' ELSE k END": ("a", "ab", "b", "x", None),
+    "CASE WHEN k = 'a' OR b THEN k ELSE 'z' END": ("a", "ab", "b", "z", None),
+    "CASE WHEN k = 'a' THEN k WHEN b THEN k ELSE 'z' END": ("a", "ab", "b", "z", None),
+    "CASE WHEN k = 'a' THEN 'x' WHEN k < 'b' THEN k ELSE k END": ("ab", "b", "x", None),
+    "CASE WHEN k IS NULL THEN 'none' ELSE k END": ("a", "ab", "b", "none"),
+    "CASE WHEN k <> 'a' THEN k END": ("ab", "b", None),
+    "CASE WHEN NOT k = 'a' THEN 'x' ELSE k END": ("a", "x", None),
+    "CASE WHEN i > 10 THEN i WHEN i > 8 THEN 0 ELSE -1 END": (-1, 0, 11, 12),
+    "CASE WHEN i // 5 = 1 THEN i // 5 ELSE 0 END": (0, 1),
+    "IF(k = 'a', 'x', k)": ("ab", "b", "x", None),
+}
+
+
+@pytest.mark.parametrize(("text", "listed"), CHOICES.items())
+def test_a_choice_has_the_values_for_which_it_comes_to_each_result(text: str, listed: object):
+    """Exactly those, as every row of all values shows."""
+    choice = bound(text)
+    columns = columns_of(choice)
+    options = [[*(values(name) or ()), None] for name in (c.name for c in columns.values())]
+    rows = (dict(zip(columns, row, strict=True)) for row in product(*options))
+    assert {evaluate(choice, row) for row in rows} == set(values(text) or ())
+    assert values(text) == listed
 
 
 def test_a_value_in_place_of_null_is_a_group_of_its_own():
