@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,20 @@ def world(query: str, name: str) -> tuple[World, int]:
     ), 1 if groups == 2 and weighted else 2 if weighted else 3
 
 
-@pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("query", QUERIES)
+LARGE = {
+    ("DP_TOP_K", "two groups, limit 2"),
+    ("DP_TOP_K one_shot", "two groups"),
+    ("DP_TOP_K one_shot", "two groups, limit 2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case in LARGE else [])
+        for case in product(QUERIES, WORLDS)
+    ],
+)
 def test_a_choice_loses_its_epsilon(query: str, name: str) -> None:
     of, rows = world(query, name)
     _, number, added, replaced = QUERIES[query]

@@ -65,6 +65,7 @@ QUERIES = [
     *(("DP_VAR_POP", name) for name in ("0..1", "0..2", "0..3")),
     *(("DP_COVAR_POP", name) for name in PAIRS),
 ]
+LARGE = {("DP_COVAR_POP", "pairs"), ("DP_COVAR_POP", "wide pairs")}
 BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2, True)}
 
 
@@ -112,7 +113,13 @@ def losses(query: str, world: World) -> dict[Neighbours, float]:
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("bounding", BOUNDING)
-@pytest.mark.parametrize(("query", "name"), QUERIES)
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case in LARGE else [])
+        for case in QUERIES
+    ],
+)
 def test_noise_loses_exactly_its_epsilon(
     query: str, name: str, bounding: str, groups: int
 ) -> None:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -74,11 +74,21 @@ EXACT: dict[str, Callable[[list[int]], float]] = {
     "DP_STDDEV_POP": statistics.pstdev,
 }
 WEIGHTED = Facts(Contribution("unit", False, 2), Neighbours.SUBSTITUTE, 1, False)
+SIMPLE, EPS = ("DP_COUNT", "DP_SUM", "DP_AVG"), ("1/10", "3")
+
+
+QUICK = {("DP_VAR_POP", "3"), ("DP_STDDEV_POP", "1/10"), *product(SIMPLE, EPS)}
+"""The intervals of spreads take a thousand times as long as those of numbers."""
 
 
 @pytest.mark.parametrize("facts", [ALONE, WEIGHTED], ids=["rows", "weights"])
-@pytest.mark.parametrize("eps", ["1/10", "3"])
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    ("name", "eps"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow])
+        for case in product(EXACT, EPS)
+    ],
+)
 def test_an_interval_holds_the_exact_value_as_often_as_stated(
     name: str, eps: str, facts: Facts
 ) -> None:
@@ -97,11 +107,11 @@ PAIRED = {
 @pytest.mark.parametrize(
     ("rows", "eps", "facts"),
     [
-        ("apart", "1/10", ALONE),
+        pytest.param("apart", "1/10", ALONE, marks=pytest.mark.slow),
         ("apart", "3", WEIGHTED),
-        ("together", "1/10", WEIGHTED),
+        pytest.param("together", "1/10", WEIGHTED, marks=pytest.mark.slow),
         ("against", "1/10", ALONE),
-        ("alike", "3", ALONE),
+        pytest.param("alike", "3", ALONE, marks=pytest.mark.slow),
     ],
 )
 def test_an_interval_of_a_covariance_holds_the_exact_one(
@@ -113,6 +123,7 @@ def test_an_interval_of_a_covariance_holds_the_exact_one(
     assert misses(draws(release, PAIRED[rows]), exact) <= MOST_MISSES
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_covariance_is_little_wider_than_the_error() -> None:
     rows = PAIRED["apart"] * 20
     both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
@@ -133,7 +144,12 @@ def test_the_interval_of_a_number_is_no_wider_than_it_must_be(name: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("DP_AVG", 1.3), ("DP_VAR_POP", 1.5), ("DP_VAR_SAMP", 1.5), ("DP_STDDEV_POP", 1.5)],
+    [
+        ("DP_AVG", 1.3),
+        ("DP_VAR_POP", 1.5),
+        pytest.param("DP_VAR_SAMP", 1.5, marks=pytest.mark.slow),
+        pytest.param("DP_STDDEV_POP", 1.5, marks=pytest.mark.slow),
+    ],
 )
 def test_the_interval_of_a_mean_or_variance_is_little_wider_than_the_error(
     name: str, most: float

@@ -78,7 +78,7 @@ def agreement(law: GridQuantile, sampled: GridQuantile, weights: np.ndarray) -> 
     return float(stats.kstest(p_values, "uniform").pvalue)
 
 
-SLOW = {"the median, two bins", "a low order, eight bins", "the largest"}
+SLOW = {"the median, two bins", "a low order, eight bins", "the largest", "the least"}
 
 
 @pytest.mark.parametrize(

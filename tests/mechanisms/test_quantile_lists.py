@@ -277,7 +277,7 @@ def test_scores_of_replaced_rows_that_are_not_paid_twice_fail(name: str) -> None
 
 
 SLOW = {"recursive, four bins", "recursive, both ends", "recursive, low orders"}
-SLOW |= {"independent, uneven"}
+SLOW |= {"independent, uneven", "recursive, two bins", "recursive, not spread"}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,13 @@ CALLS = [
 CALLS += ["DP_MODE(x, eps=1)", "DP_MODE(g, eps=1)", "DP_MAJORITY(b, eps=1)"]
 CALLS += ["DP_TOP_K(x, 2, eps=1)", "DP_TOP_K(g, 1, eps=1)"]
 CALLS += ["DP_MIN(x, eps=1)", "DP_MAX(y, eps=1)", "DP_FIRST_ABOVE(x, 9, eps=1)"]
-WORLDS = list(product(Neighbours, [False, True], ["weights", "one row per unit"]))
+WORLDS = [
+    *product(Neighbours, [False, True], ["weights"]),
+    *(
+        pytest.param(relation, grouped, "one row per unit", marks=pytest.mark.slow)
+        for relation, grouped in product(Neighbours, [False, True])
+    ),
+]
 LIMIT = 2
 
 

@@ -59,6 +59,11 @@ DATA = {
     "nothing but NULL": [(unit, *MISSING[1:]) for unit in range(10)],
     "one heavy unit": [HIGH] * 50 + [LOW, MISSING],
 }
+MOST_EXTREME = {"no rows", "two values", "one heavy unit"}
+ROWS = [
+    pytest.param(rows, id=name, marks=[] if name in MOST_EXTREME else [pytest.mark.slow])
+    for name, rows in DATA.items()
+]
 TYPES = {
     "i": int, "point": int, "wide": int, "d": float, "m": Decimal, "day": date, "at": datetime,
 }  # fmt: skip
@@ -132,7 +137,7 @@ def require_right(rows: list[tuple[object, ...]], wanted: list[Wanted]) -> None:
 @pytest.mark.parametrize(
     ("engine", "neighbours"), [*zip(sorted(ENGINES), Neighbours, strict=True)]
 )
-@pytest.mark.parametrize("rows", DATA.values(), ids=DATA.keys())
+@pytest.mark.parametrize("rows", ROWS)
 def test_every_function_answers(tmp_path: Path, rows, engine, neighbours):
     text = ", ".join(f"{call}, eps=1)" for call in CALLS)
     limits = {"max_rows_contributed": 2, "neighbours": neighbours}

@@ -113,7 +113,7 @@ MANY = Pair(
 
 
 @given(cases())
-@settings(max_examples=25)
+@settings(max_examples=15)
 @example(Case(MANY, "k", 2, "", "weights"))
 @example(Case(MANY, "k", 0, "", "weights", Neighbours.SUBSTITUTE))
 def test_counts_of_values_move_by_one_in_few_places_and_engines_agree(case: Case):

@@ -19,7 +19,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.engine import ENGINES
 from dpquery.functions.quantile import OF_LISTS
 from dpquery.present import FORMATS
-from tests.property.test_extremes import DATA, LEAST, MOST, TYPES, session
+from tests.property.test_extremes import DATA, LEAST, MOST, ROWS, TYPES, session
 
 ORDERS = ("[0, 0.25, 0.5, 0.9, 1]", "[0.5]", "[0.25, 0.75]")
 
@@ -38,7 +38,7 @@ def require_lists(row: dict[str, object], count: int) -> None:
 @pytest.mark.parametrize(
     ("engine", "neighbours"), [*zip(sorted(ENGINES), Neighbours, strict=True)]
 )
-@pytest.mark.parametrize("rows", DATA.values(), ids=DATA.keys())
+@pytest.mark.parametrize("rows", ROWS)
 def test_every_mechanism_answers(tmp_path: Path, rows, engine, neighbours, mechanism) -> None:
     limits = {"max_rows_contributed": 2, "neighbours": neighbours}
     with session(tmp_path / "t.parquet", rows, engine, **limits) as opened:
