@@ -32,6 +32,9 @@ _RESERVED = (
 RESERVED = frozenset(_RESERVED.split())
 """Names only in quotes, as in DuckDB; the parser would take `FROM t GROUP` for an alias."""
 
+COMMON_SCHEMAS = frozenset({"main", "public", "dbo"})
+"""Where DuckDB, PostgreSQL and SQL Server keep the tables that are in no other schema."""
+
 _ASCII = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 
@@ -252,15 +255,18 @@ def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:
 def resolve_table(node: exp.Table, policy: Policy, span: Span) -> Table:
     """Find a table by its policy name, or by a path quoted byte for byte from the policy.
 
+    The schema that is everybody's may stand before it, as tools write it.
+
     Raises:
         NameRefused: DPQ201 no such table.
     """
     written = node.name
-    if isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+    apart = node.args.get("catalog") or (node.db and fold(node.db) not in COMMON_SCHEMAS)
+    if isinstance(node.this, exp.Identifier) and not apart:
         for table in policy.tables.values():
             if fold(table.name) == fold(written):
                 return table
-        if node.this.quoted:
+        if node.this.quoted and not node.db:
             for table in policy.tables.values():
                 if written in table.written:
                     return table

@@ -22,7 +22,7 @@ from dpquery import functions, rowfunctions
 from dpquery.core.source import Source, Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.rowfunctions.dates import UNIT_NAMES
-from dpquery.sql.bind.scope import RESERVED
+from dpquery.sql.bind.scope import COMMON_SCHEMAS, RESERVED, fold
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
 from dpquery.sql.parse.brackets import without_brackets
 from dpquery.sql.parse.guards import read_statement
@@ -47,6 +47,7 @@ _AGGREGATES = {
 """Aggregates and window functions that rows have too, by nodes of their own."""
 _BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
 _BY_NAME |= {*MEANT, *(name.removeprefix("DP_") for name in functions.names())}
+_BY_NAME |= {"TO_TIMESTAMP"}
 _BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
@@ -255,7 +256,17 @@ def _parsed(source: Source) -> Parsed:
     today = utc_today().isoformat()  # once, so that a statement knows one day alone
     for named in list(tree.find_all(exp.CurrentDate)):
         named.replace(_day(today, spans.of(named)))
+    _respell(tree)
     return Parsed(source, tree, spans)
+
+
+def _respell(tree: exp.Expr) -> None:
+    """Write what PostgreSQL's tools write as the language has it."""
+    for column in tree.find_all(exp.Column):
+        if not column.catalog and fold(column.db) in COMMON_SCHEMAS:
+            column.set("db", None)
+    for call in list(tree.find_all(exp.Anonymous)):
+        call.replace(_of_format(call))
 
 
 def utc_today() -> date:
@@ -268,6 +279,29 @@ def _day(text: str, span: Span) -> exp.Cast:
     day = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=exp.DType.DATE))
     day.this.meta.update({"start": span.start, "end": span.end - 1})
     return day
+
+
+_FORMATS = {
+    "TO_DATE": ("DATE", {"YYYY-MM-DD"}),
+    "TO_TIMESTAMP": (
+        "TIMESTAMP",
+        {"YYYY-MM-DD", "YYYY-MM-DD HH24:MI:SS", "YYYY-MM-DD HH24:MI:SS.US"},
+    ),
+}
+"""PostgreSQL's functions of a text and its format, where that is how literals are written."""
+
+
+def _of_format(call: exp.Anonymous) -> exp.Expr:
+    """Return TO_DATE('2025-01-31', 'YYYY-MM-DD') as a literal of its type."""
+    name, formats = _FORMATS.get(str(call.this).upper(), ("", frozenset()))
+    texts = [str(one.this) for one in call.expressions if one.is_string]
+    if (
+        len(texts) != len(call.expressions)
+        or len(texts) != 2
+        or texts[1].upper() not in formats
+    ):
+        return call
+    return exp.Cast(this=call.expressions[0], to=exp.DataType(this=exp.DType[name]))
 
 
 _ORDERED = {
