@@ -123,7 +123,8 @@ class Payer:
             "session": limits.session or limits.policy,
         }
         name = min(ceilings, key=lambda name: ceilings[name].drawn)
-        return within_delta(diagnostic, ceilings[name].drawn, more_of(name, "delta"))
+        own, more = not self.policy.published, more_of(name, "delta")
+        return within_delta(diagnostic, ceilings[name].drawn, more, own=own)
 
     def ended(self, receipt: Receipt, *, failed: bool) -> tuple[str, ...]:
         """Have the ledger know how a statement ended without an answer, and tell of it.

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+from dpquery.core.privacy import Loss
 from dpquery.core.source import Source, Span
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
@@ -29,6 +31,8 @@ from tests.tasks import ROOT
 
 GRAMMAR = ROOT / "grammar"
 POOR = GRAMMAR / "poor_messages.test"
+PLAIN = GRAMMAR / "plain"
+"""Queries without prices of their own, asked under `-e 1`."""
 POLICY = ROOT / "datasets" / "policy.toml"
 TODAY = date(2025, 6, 1)
 """What CURRENT_DATE is in a case."""
@@ -49,12 +53,22 @@ class Case:
     def query(self) -> str:
         return self.marked.replace(OPEN, "").replace(CLOSE, "")
 
+    @property
+    def price(self) -> Loss | None:
+        return Loss(Fraction(1)) if self.path.parent == PLAIN else None
+
     def __str__(self) -> str:
         return f"{self.path.relative_to(GRAMMAR)}:{self.line}"
 
 
 def files() -> list[Path]:
-    return [*sorted(GRAMMAR.glob("*/*.test")), POOR]
+    """Return the files of queries that state their prices."""
+    priced = (path for path in sorted(GRAMMAR.glob("*/*.test")) if path.parent != PLAIN)
+    return [*priced, POOR]
+
+
+def all_files() -> list[Path]:
+    return [*sorted(PLAIN.glob("*.test")), *files()]
 
 
 def read(path: Path) -> Iterator[Case]:
@@ -72,7 +86,7 @@ def read(path: Path) -> Iterator[Case]:
 def outcome(case: Case) -> Case:
     """Run the stages that read nothing, and give the case as it should be written."""
     try:
-        plan = planned(case.query)
+        plan = planned(case.query, case.price)
     except QueryRefused as refused:
         said = refusal(case.query) if case.path == POOR else str(refused.code)
         return replace(case, marked=marked(case.query, refused.span), expected=said)
@@ -90,11 +104,11 @@ def marked(query: str, span: Span | None) -> str:
     return f"{before}{OPEN}{inside}{CLOSE}{after}"
 
 
-def planned(query: str) -> Plan:
+def planned(query: str, price: Loss | None = None) -> Plan:
     policy, public = facts()
     with patch("dpquery.sql.parse.parser.utc_today", lambda: TODAY):
         parsed = parse(Source(query))
-    bound = bind(parsed, policy, public)
+    bound = bind(parsed, policy, public, price)
     return make_plan(check(bound, policy), policy, public)
 
 
@@ -123,5 +137,5 @@ def written(cases: list[Case]) -> str:
 
 def rewrite() -> None:
     """Write every expectation as it is now; the difference is for a person to read."""
-    for path in files():
+    for path in all_files():
         path.write_text(written([outcome(case) for case in read(path)]), "utf-8")

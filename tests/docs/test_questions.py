@@ -22,6 +22,8 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
+from dpquery.core.privacy import Loss
+from dpquery.core.source import Source
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.policy.files import sample_directory
@@ -178,6 +180,18 @@ def test_an_answer_over_the_sample_is_the_oracles_when_noise_is_small(
     found = runs.compared(*both, runs.scaled(query, 10**6), monkeypatch)
     assert len(found) >= query.count("DP_")
     assert all(one.off <= max(one.step, one.noise) for one in found)
+
+
+@pytest.mark.parametrize("number", QUESTIONS)
+def test_the_question_in_plain_sql_shares_the_epsilon_of_the_statement(
+    number: int, both: tuple[Session, Session]
+):
+    text = re.sub(r", eps=[\d.]+", "", QUESTIONS[number])
+    text = re.sub(r"DP_PROPORTION\((.*)\)", r"AVG(CASE WHEN \1 THEN 1 ELSE 0 END)", text)
+    text = re.sub(r"DP_(?!KEYS)", "", text)
+    calls = QUESTIONS[number].count("eps=")
+    events = both[0]._plan(Source(text), Loss(Fraction(1))).charge.events
+    assert [event.epsilon for event in events] == [Fraction(1, calls)] * calls
 
 
 def test_the_page_numbers_its_questions_and_is_linked():

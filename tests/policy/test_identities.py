@@ -21,12 +21,12 @@ from dpquery.plan.parallel import every_part
 from dpquery.policy import model
 from dpquery.policy.model import (
     Bounds,
-    PolicyBudget,
     Column,
     DatabaseTable,
     Files,
     LedgerSettings,
     Policy,
+    PolicyBudget,
     Table,
     place_name,
 )
@@ -71,7 +71,9 @@ COLUMNS = {
 POLICY = Policy(
     "policy.toml",
     Neighbours.ADD_REMOVE,
-    PolicyBudget(Ceiling.of(Loss(Fraction(2), Fraction(1, 10**6)), Fraction(1, 2)), Fraction(1)),
+    PolicyBudget(
+        Ceiling.of(Loss(Fraction(2), Fraction(1, 10**6)), Fraction(1, 2)), Fraction(1)
+    ),
     {
         "t": Table(
             "t", Files((Path("/a/t.parquet"),)), ("t.parquet",), {"region": REGION}, "u", TEXT

@@ -214,7 +214,8 @@ def require_promises(sides: Sides, examples: int) -> None:
         sides.require_promise(case)
 
     hold()
-    assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
+    if examples >= 100:  # of few, too many may be refused by chance
+        assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
 
 
 UNIT = {"i": 7, "j": 2, "d": 1e308, "k": "abc"}

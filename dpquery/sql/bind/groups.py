@@ -385,7 +385,7 @@ class Keys:
         found = f"{KEYS.name}({what}, eps=0.5, delta=1e-7)"
         title = f"this would make {count:,} groups of {what}"
         label = "a group for each value of its range"
-        why = f"a range of more than {MOST_RANGED:,} values has hardly anybody in each."
+        why = f"of more than {MOST_RANGED:,} groups, most would have hardly anybody in them."
         remedy = (self._grouped_by(column, wide), f"or GROUP BY {found}, which finds them")
         raise refusal("DPQ405", title, shown, label, why, remedy)
 
@@ -457,7 +457,7 @@ class Keys:
         if self._is_division(node):  # as `age / 10`, which has fractions for values
             text = self.rows.spans.text(node)
             whole = self.rows.spans.source.text.replace(text, text.replace("/", "//"))
-            remedy = (whole, "in whole numbers: / makes fractions, // does not", *remedy)
+            label, remedy = "/ makes fractions, // whole numbers", (whole, *remedy)
         elif self.rows.scope.owns(node):
             remedy = self._per_unit(table, node)
         elif isinstance(expr, ColumnRef):

@@ -292,7 +292,7 @@ def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) ->
     near = nearest(name, FUNCTIONS, CLOSE)
     remedy = otherwise if near is None else near + spans.text(call)[len(name) :]
     title, span = f"there is no function {name}", spans.name(call)
-    why = "on results there are ABS, ROUND and others: `dpquery explain functions`."
+    why = "functions of results are ABS, ROUND and others: see `dpquery explain functions`."
     return refusal("DPQ202", title, span, "unknown function", why, remedy)
 
 
@@ -310,8 +310,8 @@ def raw(name: str, span: Span, *instead: str) -> QueryRefused:
 def _undetermined(name: str, span: Span, *instead: str) -> QueryRefused:
     """Return the refusal of a public column that the groups do not determine."""
     why = (
-        "a result may contain only DP_ functions and grouping columns, and beside the unique",
-        "key of a public table its other columns; the values of this one are public.",
+        "beside DP_ functions a result may contain grouping columns, and other columns of a",
+        "public table whose unique key is one of them; this one can be a group itself.",
     )
     title = f"{name} can differ among the rows of a group"
     return refusal("DPQ301", title, span, "not determined by GROUP BY", why, instead)

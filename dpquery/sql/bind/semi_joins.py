@@ -471,7 +471,7 @@ def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
     found = item.find(exp.AggFunc)
     if found is not None:
         span, what = rows.spans.of(found), "an aggregate in EXISTS"
-        raise outside(what, span, "one row, whatever there is", "1")
+        raise outside(what, span, "this always gives one row", "1")
     if not item.is_star and not isinstance(item, exp.Null):
         rows.bind(item)
 

@@ -166,6 +166,8 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
         return as_moment(expr.value, wanted, expr.span)
     if wanted == TIMESTAMP and type(expr.value) is date:
         return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
+    if wanted == DATE and isinstance(expr.value, datetime) and expr.value.time() == time.min:
+        return Literal(expr.span, expr.value.date(), DATE)
     return expr
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 
@@ -106,13 +106,17 @@ def read_number(text: str, span: Span) -> Literal:
 
 
 def as_moment(text: str, type_: Type, span: Span) -> Literal:
-    """Read a text as a date or a timestamp, in ISO form."""
+    """Read a text as a date or a timestamp, in ISO form; of a day, its midnight is that day."""
     wants_date = type_.kind is Kind.DATE
     pattern = _DATE if wants_date else _TIMESTAMP
     try:
         if wants_date and pattern.fullmatch(text):
             return Literal(span, date.fromisoformat(text), DATE)
-        if not wants_date and (pattern.fullmatch(text) or _DATE.fullmatch(text)):
+        if wants_date and _TIMESTAMP.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            if moment.time() == time.min:
+                return Literal(span, moment.date(), DATE)
+        elif not wants_date and (pattern.fullmatch(text) or _DATE.fullmatch(text)):
             return Literal(span, datetime.fromisoformat(text), TIMESTAMP)
     except ValueError:
         pass

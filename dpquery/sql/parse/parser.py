@@ -48,6 +48,7 @@ _AGGREGATES = {
 """Aggregates and window functions that rows have too, by nodes of their own."""
 _BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
 _BY_NAME |= {*MEANT, *(name.removeprefix("DP_") for name in functions.names())}
+_BY_NAME |= {"TO_TIMESTAMP"}
 _BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
@@ -268,11 +269,7 @@ def _parsed(source: Source) -> Parsed:
     without_brackets(tree, spans)
     read_schemas(tree, spans)
     for call in list(tree.find_all(exp.Anonymous)):
-        if str(call.this).upper() == "IFF" and len(call.expressions) == 3:
-            met, true, false = call.expressions
-            made = exp.If(this=met, true=true, false=false)
-            made.meta.update(call.meta)
-            call.replace(made)
+        call.replace(_respelled(call))
     for node in list(tree.find_all(exp.WithinGroup)):
         node.replace(_of_ordered(source, node, spans))
     today = utc_today().isoformat()  # once, so that a statement knows one day alone
@@ -291,6 +288,34 @@ def _day(text: str, span: Span) -> exp.Cast:
     day = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=exp.DType.DATE))
     day.this.meta.update({"start": span.start, "end": span.end - 1})
     return day
+
+
+_FORMATS = {
+    "TO_DATE": ("DATE", {"YYYY-MM-DD"}),
+    "TO_TIMESTAMP": (
+        "TIMESTAMP",
+        {"YYYY-MM-DD", "YYYY-MM-DD HH24:MI:SS", "YYYY-MM-DD HH24:MI:SS.US"},
+    ),
+}
+"""PostgreSQL's functions of a text and its format, where that is how literals are written."""
+
+
+def _respelled(call: exp.Anonymous) -> exp.Expr:
+    """Return IFF(c, a, b) as IF, and TO_DATE('2025-01-31', 'YYYY-MM-DD') as a literal."""
+    if str(call.this).upper() == "IFF" and len(call.expressions) == 3:
+        met, true, false = call.expressions
+        made = exp.If(this=met, true=true, false=false)
+        made.meta.update(call.meta)
+        return made
+    name, formats = _FORMATS.get(str(call.this).upper(), ("", frozenset()))
+    texts = [str(one.this) for one in call.expressions if one.is_string]
+    if (
+        len(texts) != len(call.expressions)
+        or len(texts) != 2
+        or texts[1].upper() not in formats
+    ):
+        return call
+    return exp.Cast(this=call.expressions[0], to=exp.DataType(this=exp.DType[name]))
 
 
 _ORDERED = {

@@ -83,7 +83,8 @@ class Select:
         ):
             return base
         if not base.from_.members:
-            base.opener.without_table("groups need a table", node or self._select)
+            what = "an aggregate" if node is None else "GROUP BY or HAVING"
+            base.opener.without_table(f"{what} needs a table", node or self._select)
         return Groups(base, [list(map(unwrapped, one)) for one in self._keys(base)], kept)
 
     def _keys(self, base: Rows) -> list[list[exp.Expr]]:

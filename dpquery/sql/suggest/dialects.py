@@ -101,6 +101,7 @@ _READ = {
     # clauses
     r"^\s*(?=(?:DP_\w+)\s*\()": "SELECT ",
     r"\bFETCH\s+(?:FIRST|NEXT)\s+(\d+)\s+ROWS?\s+ONLY\b": r"LIMIT \1",
+    r"\s+LIMIT\s+ALL\b": "",
     r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)": r"\1 BY ",
     r"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+(<name>(?:\s*,\s*<name>)*)": r"\1 (\2)",
     r"\bAS\s+(\w+)": r'AS "\1"',
@@ -267,7 +268,7 @@ _OTHERS = {
     "DP_AVG": "AVERAGE",
     "DP_COUNT": "APPROX_COUNT_DISTINCT COUNT_DISTINCT",
     "DP_QUANTILE": "APPROX_PERCENTILE APPROX_QUANTILE APPROX_QUANTILES PERCENTILE "
-    "PERCENTILE_CONT PERCENTILE_DISC QUANTILE_CONT QUANTILE_DISC",
+    "PERCENTILE_CONT PERCENTILE_DISC QUANTILE QUANTILE_CONT QUANTILE_DISC",
     "DP_STDDEV_SAMP": "STD STDEV",
     "DP_SUM": "TOTAL",
     "DP_VAR_SAMP": "VAR",
@@ -332,11 +333,10 @@ def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str
     if len(exprs) < 2 or not numbers:
         return None
     one, other = texts
-    mean = "DP_AVG({}, eps=0.1)".format
-    apart = f"{mean(f'({one}) * ({other})')} - {mean(one)} * {mean(other)}"
     if name != "CORR":
-        return apart
-    return f"({apart}) / (DP_STDDEV({one}, eps=0.1) * DP_STDDEV({other}, eps=0.1))"
+        return f"DP_COVAR_POP({one}, {other}, eps=0.5)"
+    spread = "DP_STDDEV_POP({}, eps=0.1)".format
+    return f"DP_COVAR_POP({one}, {other}, eps=0.3) / ({spread(one)} * {spread(other)})"
 
 
 def _bins(expr: Expr, written: str) -> str:

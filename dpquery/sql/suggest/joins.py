@@ -302,12 +302,12 @@ def refuse_group(
         remedy = Calls(rows).meant(name, aggregate) or remedy
     raise refusal(
         "DPQ307",
-        "an exact aggregate in a subquery has to be per unit",
+        "a plain aggregate in a subquery would be exact",
         spans.of(aggregate),
         f"not grouped by {unit}" if unit else "each row is a unit of its own here",
         (
-            "over the rows of several units it would be exact, and exact results show who",
-            "is there; per unit it is one row of that unit, to be asked by a DP_ function.",
+            "an exact result over the rows of several units shows who is in the data; grouped",
+            "by the unit it is one value of each, which a DP_ function can ask about.",
         ),
         remedy if unit or "DP_" in remedy else "leave the aggregate out",
     )

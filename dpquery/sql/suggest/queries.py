@@ -17,7 +17,7 @@ from typing import NoReturn
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, NUMERIC, Kind, Type
-from dpquery.errors import Diagnostic, refusal
+from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.quantize import example_bounds, from_code
 from dpquery.ir.expr import Comparison, Expr, Literal
@@ -177,12 +177,21 @@ def query_of_policy(policy: Policy) -> str:
 _DELTA = re.compile(r"\bdelta\s*(?:=>|:=|=)\s*([\d.eE-]+)", re.IGNORECASE)
 
 
-def within_delta(diagnostic: Diagnostic, most: Fraction, otherwise: str) -> Diagnostic:
-    """Return a refusal without offers of more delta than `most`; if none is left, another."""
+def within_delta(
+    diagnostic: Diagnostic, most: Fraction, more: str, *, own: bool = False
+) -> Diagnostic:
+    """Return a refusal without offers of more delta than `most`.
+
+    If none is left, `more` says how to have more; of one's own files, beside what is left too.
+    """
     kept = [line for line in diagnostic.remedy if _needed(line) <= most]
     if len(kept) == len(diagnostic.remedy):
         return diagnostic
-    kept = kept or [otherwise]
+    if kept and own:
+        dear = next(line for line in diagnostic.remedy if _needed(line) > most)
+        said = f"or {dear.removeprefix('or ')}: with "
+        kept.append(Worded(said + more, said + getattr(more, "own", more)))
+    kept = kept or [more]
     return replace(diagnostic, remedy=(kept[0].removeprefix("or "), *kept[1:]))
 
 

@@ -63,12 +63,11 @@ column
 refused[DPQ402]: the groups of this expression are not public
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age / 10
-  |                                                 ^^^^^^^^ its values are not public
+  |                                                 ^^^^^^^^ / makes fractions, // whole numbers
 
    why: a value of this expression that appears in the answer shows that somebody has it,
         so the groups have to be known before the data is read.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff GROUP BY age // 10
-        in whole numbers: / makes fractions, // does not
         GROUP BY dept
         public groups here: dept, remote""",
     ),
@@ -92,7 +91,7 @@ refused[DPQ405]: this would make 200,001 groups of salary
   |                                                         ^^^^^^ a group for each value of \
 its range
 
-   why: a range of more than 10,000 values has hardly anybody in each.
+   why: of more than 10,000 groups, most would have hardly anybody in them.
    try: SELECT salary // 1000, DP_COUNT(*, eps=0.5) FROM staff GROUP BY salary // 1000
         or GROUP BY DP_KEYS(salary, eps=0.5, delta=1e-7), which finds them""",
     ),
@@ -105,8 +104,8 @@ refused[DPQ301]: inhabitants can differ among the rows of a group
 1 | SELECT zone, inhabitants, DP_COUNT(*, eps=0.5) FROM visits JOIN r…
   |              ^^^^^^^^^^^ not determined by GROUP BY
 
-   why: a result may contain only DP_ functions and grouping columns, and beside the unique
-        key of a public table its other columns; the values of this one are public.
+   why: beside DP_ functions a result may contain grouping columns, and other columns of a
+        public table whose unique key is one of them; this one can be a group itself.
    try: SELECT zone, inhabitants, DP_COUNT(*, eps=0.5) FROM visits JOIN regions USING \
 (region) GROUP BY zone, inhabitants""",
     ),

@@ -18,7 +18,7 @@ refused[DPQ202]: there is no function GAMM
 1 | SELECT GAMM(DP_COUNT(*, eps=0.5)) FROM staff
   |        ^^^^ unknown function
 
-   why: on results there are ABS, ROUND and others: `dpquery explain functions`.
+   why: functions of results are ABS, ROUND and others: see `dpquery explain functions`.
    try: DP_COUNT(*, eps=0.5)""",
     ),
     (
