@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -23,7 +22,7 @@ from dpquery.ir.expr import (
     Widen,
     columns_of,
 )
-from dpquery.ir.query import Key
+from dpquery.ir.query import Key, side_by_side, taken
 from dpquery.ir.relations import PublicJoin
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
@@ -217,33 +216,21 @@ class PublicKeys:
 
     def together(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys of which those of this table have the combinations that it has."""
-        taken = {column for key in own if key.beside for column in (key.beside, key.column)}
+        others = taken(own)
         mine = [
             key
             for key in own
             if key.finding is None
-            and key.column not in taken
+            and key.column not in others
             and self._is_own(self._public(key))
         ]
         rows = self._rows(mine) if mine else None
         if rows is None:
             return own
-        known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
-        found = [
-            one
-            for one in tuples_of([self._public(key) for key in mine], rows)
-            if all(one[at] in values for at, values in known)
-        ]
-        if not found:
+        found = side_by_side(own, mine, tuples_of([self._public(key) for key in mine], rows))
+        if not all(key.values for key in found if key.column == mine[0].column):
             self.keys.refuse_empty(mine[0].span, self.said or self.asked)
-        lead, *_ = names = [key.column for key in mine]
-        listed = dict(zip(names, zip(*found, strict=True), strict=True))
-        return tuple(
-            replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
-            if key.column in listed
-            else key
-            for key in own
-        )
+        return found
 
     def with_shown(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys with the columns of this table that are shown, and determined by them."""
