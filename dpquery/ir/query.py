@@ -11,10 +11,10 @@ released tables then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import product, repeat
 from math import prod
 
 from dpquery.core.source import Source, Span
@@ -193,6 +193,31 @@ def leading(keys: Sequence[Key]) -> list[list[int]]:
         for i, key in enumerate(keys)
         if not key.beside
     ]
+
+
+def side_by_side(
+    own: Sequence[Key], mine: Sequence[Key], rows: Iterable[tuple[Scalar | None, ...]]
+) -> tuple[Key, ...]:
+    """Return keys of which some have these combinations, as far as they have the values.
+
+    There is none of them left where no combination is.
+    """
+    known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
+    kept = [row for row in rows if all(row[at] in values for at, values in known)]
+    lead, *_ = names = [key.column for key in mine]
+    columns = zip(*kept, strict=True) if kept else repeat((), len(names))
+    listed = dict(zip(names, columns, strict=True))
+    return tuple(
+        replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
+        if key.column in listed
+        else key
+        for key in own
+    )
+
+
+def taken(keys: Sequence[Key]) -> set[str]:
+    """Return the columns of keys that stand beside others, or have others beside them."""
+    return {column for key in keys if key.beside for column in (key.beside, key.column)}
 
 
 def combinations(keys: Sequence[Key]) -> Iterator[tuple[Scalar | None, ...]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import trunc
+from typing import NamedTuple
 
 from dpquery.core.types import UNKNOWN, Interval, Kind
 from dpquery.errors import nearest
@@ -101,6 +102,29 @@ def facts_of(*conditions: Expr | None) -> Facts:
         if listed:
             values.setdefault(plain, listed)
     return Facts(ranges, values, present, said)
+
+
+class Named(NamedTuple):
+    """Several expressions, and the rows of values that one condition says they are among."""
+
+    exprs: tuple[Expr, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+
+    def column(self, expr: Expr) -> list[Scalar]:
+        """Return what one of them is, row by row."""
+        return [row[self.exprs.index(expr)] for row in self.rows]
+
+
+def rows_named(part: Expr) -> Named | None:
+    """Read a condition like `(a, b) IN ((1, 'x'), (2, 'y'))`, if it is one."""
+    branches = part.parts if isinstance(part, Logic) and not part.conjunction else ()
+    rows = [facts_of(branch).values for branch in branches if not is_nothing(branch)]
+    if not rows or any(len(listed) != 1 for row in rows for listed in row.values()):
+        return None
+    exprs = tuple(rows[0])
+    if not exprs or any({*row} != {*exprs} for row in rows):
+        return None
+    return Named(exprs, tuple(tuple(row[expr][0] for expr in exprs) for row in rows))
 
 
 def with_literals(part: Expr) -> tuple[Comparison, Expr, tuple[Literal, ...]] | None:

@@ -7,13 +7,15 @@ statement has, less what other calls state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
-from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text
+from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_above
 from dpquery.core.source import Source, Span
 from dpquery.errors import refusal
+from dpquery.ir.query import Call
+from dpquery.sql.bind.options import LEAST_DELTA
 
 _DIGITS = 30
 """Digits of a share that is shown, as of any epsilon: what is charged is the exact one."""
@@ -125,3 +127,28 @@ class Shares:
     def _inside(self, whole: Span) -> list[Span]:
         ends = whole.start, whole.end
         return [one for one in self.rewritten if ends[0] <= one.start and one.end <= ends[1]]
+
+
+def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
+    """Return a call as each of so many groupings asks it: with an equal share of its price.
+
+    Shares are those of the statement, of which the price can be one.
+    """
+    options = call.options
+    rho = None if options.rho is None else options.rho / sets
+    epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
+    delta = None if options.delta is None else options.delta / sets
+    if epsilon < EPSILON_MIN:
+        if shares is not None and options.epsilon_span.start == call.span.start:
+            shares.refuse_too_little(options.epsilon_span)
+        _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
+    if delta is not None and delta < LEAST_DELTA:
+        _too_little("delta", LEAST_DELTA * sets, options.delta_span)
+    return replace(call, options=replace(options, epsilon=epsilon, rho=rho, delta=delta))
+
+
+def _too_little(name: str, least: Fraction, span: Span | None) -> NoReturn:
+    written, label = decimal_text(least), "shared by the groupings of GROUP BY"
+    title = f"{name} must be at least {written} here"
+    why = "each grouping is a release of its own, and has an equal share."
+    raise refusal("DPQ205", title, span, label, why, f"{name}={written}")

@@ -5,6 +5,7 @@ What is not declared belongs to no group, yet its rows take their share of a uni
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -14,8 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import dpquery
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.model import Bounds, Column
+from tests.tasks import ROOT
 from tests.worlds import planned, private_table, world, write
 
 W = 2**32
@@ -308,3 +311,22 @@ def test_names_that_the_engine_uses_itself_are_keys_too(engine, tmp_path: Path):
     with world(engine, private_table([path], columns, unit="u")) as small:
         sql = grouped_by("cell, g0", "DP_COUNT(*, eps=1)", "DP_SUM(cell, eps=1)")
         assert small.groups(sql) == [[0, HALF, W, HALF], [0, 0, W, HALF]]
+
+
+def test_rows_of_values_that_are_named_are_groups_also_of_kept_columns(tmp_path: Path):
+    """A kept text column is an enumeration of its keys: at the third question it is read."""
+    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text().replace("epsilon = 2.0", "epsilon = 1000000", 1))
+    query = (
+        "SELECT dept, age, DP_COUNT(*, eps=1000) AS n FROM staff "
+        "WHERE (dept, age) IN (('eng', 30), ('hr', 40), ('ops', 30)) GROUP BY age, dept"
+    )
+    alone = "SELECT DP_COUNT(*, eps=1000) FROM staff WHERE dept = '{}' AND age = {}"
+    with dpquery.connect(policy) as session:
+        answers = [session.sql(query, refresh=True).rows for _ in range(3)]
+        wanted = [
+            (dept, age, session.sql(alone.format(dept, age)).scalar())
+            for dept, age in (("eng", 30), ("ops", 30), ("hr", 40))
+        ]
+    assert answers == [wanted] * 3

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain, compress, product
 from math import ceil, floor, prod
 from typing import TYPE_CHECKING, NoReturn
@@ -20,7 +19,6 @@ from sqlglot import expressions as exp
 from sqlglot.helper import ensure_list
 
 from dpquery import functions
-from dpquery.core.privacy import EPSILON_MIN, decimal_text, root_above
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, refusal
@@ -34,7 +32,7 @@ from dpquery.ir.expr import (
     children,
     columns_of,
 )
-from dpquery.ir.query import Call, Finding, Key
+from dpquery.ir.query import Call, Finding, Key, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.key_domains import (
@@ -43,15 +41,21 @@ from dpquery.rowfunctions.key_domains import (
     undeclared,
     values_of,
 )
-from dpquery.rowfunctions.ranges import Facts, conjuncts, facts_of, implied, nulls_of
+from dpquery.rowfunctions.ranges import (
+    Facts,
+    Named,
+    conjuncts,
+    facts_of,
+    implied,
+    nulls_of,
+    rows_named,
+)
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
-from dpquery.sql.bind.options import LEAST_DELTA
 from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
 from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
-from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.queries import query_about
 
 if TYPE_CHECKING:
@@ -122,31 +126,6 @@ def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
         raise too_large(title, spans.of(node), label, why, remedy)
 
 
-def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
-    """Return a call as each of so many groupings asks it: with an equal share of its price.
-
-    Shares are those of the statement, of which the price can be one.
-    """
-    options = call.options
-    rho = None if options.rho is None else options.rho / sets
-    epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
-    delta = None if options.delta is None else options.delta / sets
-    if epsilon < EPSILON_MIN:
-        if shares is not None and options.epsilon_span.start == call.span.start:
-            shares.refuse_too_little(options.epsilon_span)
-        _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
-    if delta is not None and delta < LEAST_DELTA:
-        _too_little("delta", LEAST_DELTA * sets, options.delta_span)
-    return replace(call, options=replace(options, epsilon=epsilon, rho=rho, delta=delta))
-
-
-def _too_little(name: str, least: Fraction, span: Span | None) -> NoReturn:
-    written, label = decimal_text(least), "shared by the groupings of GROUP BY"
-    title = f"{name} must be at least {written} here"
-    why = "each grouping is a release of its own, and has an equal share."
-    raise refusal("DPQ205", title, span, label, why, f"{name}={written}")
-
-
 def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
     """Return what GROUP BY names: a column before an alias; a number counts columns."""
     if isinstance(node, exp.Literal) and not node.is_string:
@@ -174,6 +153,8 @@ class Keys:
     """The columns of each DP_KEYS that is written, by the number of its node."""
     _together: dict[Expr, str] = field(default_factory=dict)
     """What is selected without DP_KEYS, and how it is understood: with the first, all of it."""
+    _named: list[Named] = field(default_factory=list)
+    """The rows of values that WHERE names."""
     _same: dict[Expr, Expr] = field(default_factory=dict)
     """The public columns that others are equal to in every row."""
 
@@ -198,10 +179,13 @@ class Keys:
         sets, joins = [], public_joins(self.relation)
         publics = [PublicKeys(self, *one) for one in joins.items()]
         self._same = {one: other for public in publics for one, other in public.same.items()}
+        said = facts_of(self.rows.where).said
+        self._named = [named for named in map(rows_named, said) if named is not None]
         self._groupings = [*self._resolved(group)]
         for nodes in self._groupings:
             own = {column for one in nodes for column in self._columns(*one)}
-            sets.append(tuple(key for key in self._keys.values() if key.column in own))
+            keys = tuple(key for key in self._keys.values() if key.column in own)
+            sets.append(reduce(self._as_named, self._named, keys))
         self._rewrite()
         for public in publics:
             sets = [public.with_shown(own) for own in sets]
@@ -349,7 +333,26 @@ class Keys:
         known = values_of(expr, facts)
         if known is None and expr in self._same:
             return values_of(self._same[expr], facts)
+        if known is None and expr.type.kind is not Kind.DOUBLE:
+            listed = next((one.column(expr) for one in self._named if expr in one.exprs), ())
+            return tuple(sorted({*listed})) or None
         return known
+
+    def _as_named(self, own: tuple[Key, ...], named: Named) -> tuple[Key, ...]:
+        """Return keys of which those that WHERE names rows of have these combinations."""
+        others = taken(own)
+        mine = [
+            key
+            for key in own
+            if key.expr in named.exprs and key.listed and key.column not in others
+        ]
+        if len(mine) < 2 or any(key.expr.type.kind is Kind.DOUBLE for key in mine):
+            return own
+        rows = {*zip(*(named.column(key.expr) for key in mine), strict=True)}
+        found = side_by_side(own, mine, sorted(rows))
+        if not all(key.values for key in found if key.column == mine[0].column):
+            self.refuse_empty(mine[0].span, ())
+        return found
 
     def _listed(self, expr: Expr, node: exp.Expr, shown: Span, column: str) -> Key:
         """Make a key of an expression whose values are public."""

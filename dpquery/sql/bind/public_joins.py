@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
@@ -24,7 +23,7 @@ from dpquery.ir.expr import (
     Widen,
     columns_of,
 )
-from dpquery.ir.query import Key
+from dpquery.ir.query import Key, side_by_side, taken
 from dpquery.ir.relations import PublicJoin
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions.base import Value
@@ -316,35 +315,23 @@ class PublicGroups:
 
     def together(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys of which those of these tables have the combinations that there are."""
-        taken = {column for key in own if key.beside for column in (key.beside, key.column)}
+        others = taken(own)
         mine = [
             key
             for key in own
             if key.finding is None
-            and key.column not in taken
+            and key.column not in others
             and self._is_own(self.public(key))
         ]
         rows = self._rows(mine) if mine else None
         if rows is None:
             return self._apart(own) if mine else own
-        known = [(at, {*key.listed}) for at, key in enumerate(mine) if key.listed]
-        found = [
-            one
-            for one in tuples_of([self.public(key) for key in mine], rows)
-            if all(one[at] in values for at, values in known)
-        ]
-        if not found:
+        found = side_by_side(own, mine, tuples_of([self.public(key) for key in mine], rows))
+        if not all(key.values for key in found if key.column == mine[0].column):
             where = [condition for of, condition in self.said if of is None]
             said = where or [condition for _, condition in self.said]
             self.keys.refuse_empty(mine[0].span, said)
-        lead, *_ = names = [key.column for key in mine]
-        listed = dict(zip(names, zip(*found, strict=True), strict=True))
-        return tuple(
-            replace(key, listed=listed[key.column], beside="" if key.column == lead else lead)
-            if key.column in listed
-            else key
-            for key in own
-        )
+        return found
 
     def _apart(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys with the combinations of each table, where those of all are too many."""

@@ -31,7 +31,7 @@ from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import Calls, lacks_bounds
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
-from dpquery.sql.bind.groups import Keys, finds_keys, shared
+from dpquery.sql.bind.groups import Keys, finds_keys
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
@@ -66,7 +66,7 @@ from dpquery.sql.postprocess.values import (
     quoted,
 )
 from dpquery.sql.rules import contribution
-from dpquery.sql.shares import Shares
+from dpquery.sql.shares import Shares, shared
 from dpquery.sql.suggest.dialects import (
     BOUND,
     LONGEST_MENDED,
