@@ -41,6 +41,8 @@ CONDITIONS = (
     "(SELECT COALESCE(SUM(i), 7) + COUNT(*) FROM s y WHERE y.unit = x.unit AND y.j > x.i) = 7",
     "x.i > (SELECT AVG(y.j) FROM s y WHERE y.unit = x.unit AND y.i = x.i) OR x.i IS NULL",
     "(SELECT y.i FROM o y WHERE y.unit = x.unit) = x.i",
+    "(SELECT 5 FROM o y WHERE y.unit = x.unit AND y.i = x.i) IS NULL",
+    "(SELECT y.i = 1 FROM o y WHERE y.unit = x.unit) OR x.j = 1",
     "((x.unit, x.i, x.j) IN (SELECT y.unit, y.i, y.j FROM s y)) IS NOT NULL",
 )
 SETS = ("UNION", "INTERSECT", "EXCEPT")

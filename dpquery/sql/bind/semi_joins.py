@@ -325,7 +325,7 @@ class _Subqueries:
         found.join_all(item)
         other, pairs = self._equated(span, found.relation, asked)
         rows = LookedUp(self.context, Private(other, found.scope), span, keys_of(pairs))
-        value = rows.bind(item)
+        value = rows.value(item)
         self._look_up(span, rows.relation, pairs)
         return replace(value, span=span) if isinstance(value, ColumnRef | Apply) else value
 
