@@ -268,11 +268,14 @@ def _public(draw: st.DrawFn, depth: int) -> str:
     )
 
 
+_SETS = st.sampled_from(["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
+
+
 @st.composite
 def _union(draw: st.DrawFn, depth: int) -> str:
     return (
         f"SELECT {_ALL} FROM {draw(relations(depth))} x "
-        f"UNION ALL SELECT unit, j, i, d, k, c FROM {draw(relations(depth))} y"
+        f"{draw(_SETS)} SELECT unit, j, i, d, k, c FROM {draw(relations(depth))} y"
     )
 
 

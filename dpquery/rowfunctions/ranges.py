@@ -1,7 +1,8 @@
 """Ranges of expressions: what policy, WHERE and the expression itself say of every value.
 
 A range here is one that somebody chose: a column without bounds in the policy has none, though
-its type has limits, until a condition of the query or a function around it gives one.
+its type has limits, until a condition of the query or a function around it gives one. That
+counts and their like are not below 0 is known anyway.
 """
 
 from __future__ import annotations
@@ -333,7 +334,7 @@ def implied(expr: Expr, facts: Facts = NOTHING_KNOWN) -> Interval:
 def _own(expr: Expr, facts: Facts) -> Interval:
     match expr:
         case ColumnRef(domain=domain, bounded=bounded):
-            return domain if bounded else UNKNOWN
+            return domain if bounded else _signed(domain)
         case Literal(domain=domain):
             return domain
         case Widen(operand=operand):
@@ -346,6 +347,13 @@ def _own(expr: Expr, facts: Facts) -> Interval:
             known = [implied(argument, facts) for argument in arguments]
             return named(expr.function).range_of(arguments, known)
     return UNKNOWN
+
+
+def _signed(domain: Interval) -> Interval:
+    """Return what is known of a sign: a count, or a sum of such values, is never below 0."""
+    return Interval(
+        domain.low if domain.low == 0 else None, domain.high if domain.high == 0 else None
+    )
 
 
 def arithmetic_range(operator: Operator, left: Interval, right: Interval) -> Interval:

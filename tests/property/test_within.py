@@ -1,4 +1,7 @@
-"""Subqueries about the unit of a row mean what they mean in SQL: each unit is a small world."""
+"""Subqueries about a unit, and sets of its rows, mean what they do in SQL.
+
+Each unit is a small world.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,11 @@ CONDITIONS = (
     "(SELECT COALESCE(SUM(i), 7) + COUNT(*) FROM s y WHERE y.unit = x.unit AND y.j > x.i) = 7",
     "x.i > (SELECT AVG(y.j) FROM s y WHERE y.unit = x.unit AND y.i = x.i) OR x.i IS NULL",
     "(SELECT y.i FROM o y WHERE y.unit = x.unit) = x.i",
+    "(SELECT 5 FROM o y WHERE y.unit = x.unit AND y.i = x.i) IS NULL",
+    "(SELECT y.i = 1 FROM o y WHERE y.unit = x.unit) OR x.j = 1",
     "((x.unit, x.i, x.j) IN (SELECT y.unit, y.i, y.j FROM s y)) IS NOT NULL",
 )
+SETS = ("UNION", "INTERSECT", "EXCEPT")
 
 
 def _rows(most: int) -> list[list[Row]]:
@@ -68,17 +74,17 @@ class World:
         self.plain.close()
         self.public.close()
 
-    def ours(self, condition: str) -> Counter[object]:
+    def ours(self, rows: str) -> Counter[object]:
         """Count the rows of each unit in the tree that is bound, as the oracle reads it."""
-        text = f"SELECT DP_COUNT(*, eps=1) FROM t x WHERE {condition}"
+        text = f"SELECT DP_COUNT(*, eps=1) FROM {rows}"
         (frontier,) = bind(parse(Source(text)), self.policy, self.public).frontiers
         tables = {name: table for name, table in self.policy.tables.items() if not table.public}
         relations = Relations(tables, self.public, columns_in(frontier.relation))
         return Counter(unit for unit, _ in relations.rows(frontier.relation))
 
-    def theirs(self, condition: str) -> Counter[object]:
+    def theirs(self, rows: str) -> Counter[object]:
         """Count them as plain DuckDB does."""
-        text = f"SELECT unit, count(*) FROM t x WHERE {condition} GROUP BY unit"
+        text = f"SELECT unit, count(*) FROM {rows} GROUP BY unit"
         return Counter(dict(self.plain.execute(text).fetchall()))
 
 
@@ -89,8 +95,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made.close()
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_subquery_of_a_unit_means_what_it_means_in_sql(world: World, condition: str):
-    found = world.ours(condition)
-    assert found == world.theirs(condition)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *(f"t x WHERE {condition}" for condition in CONDITIONS),
+        *(f"(SELECT unit, i, j FROM t {word} SELECT unit, i, j FROM s) q" for word in SETS),
+        "(SELECT unit, i FROM t INTERSECT "
+        "(SELECT unit, j FROM t EXCEPT SELECT unit, i FROM s)) q",
+    ],
+)
+def test_what_is_said_of_a_unit_means_what_it_means_in_sql(world: World, rows: str):
+    found = world.ours(rows)
+    assert found == world.theirs(rows)
     assert found

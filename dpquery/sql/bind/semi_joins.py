@@ -225,11 +225,8 @@ class _Subqueries:
         condition = all_of(span, [with_columns(one, columns) for one in asked])
         most = most_pairs(self.context, values, other)
         both = self.context.small(UnitJoin(span, values, other, condition, most), span)
-        return both, [
-            (part(ref), part(one))
-            for ref, one in zip(refs, told, strict=True)
-            for part in ((filled_in,) if nulls_of(ref) is Nulls.NEVER else (filled_in, missing))
-        ]
+        equal = zip(refs, told, strict=True)
+        return both, [pair for ref, one in equal for pair in null_safe(ref, one)]
 
     def _look_up(self, span: Span, made: PerUnit, pairs: Sequence[tuple[Expr, Expr]]) -> None:
         """Join rows with the one row that says something of each; each stays one row."""
@@ -328,7 +325,7 @@ class _Subqueries:
         found.join_all(item)
         other, pairs = self._equated(span, found.relation, asked)
         rows = LookedUp(self.context, Private(other, found.scope), span, keys_of(pairs))
-        value = rows.bind(item)
+        value = rows.value(item)
         self._look_up(span, rows.relation, pairs)
         return replace(value, span=span) if isinstance(value, ColumnRef | Apply) else value
 
@@ -448,17 +445,20 @@ _NONE: Mapping[Kind, Scalar] = {
 }
 
 
-def filled_in(ref: ColumnRef) -> Expr:
-    """Return a value, or one that stands for NULL: two are equal where both are NULL too."""
-    if nulls_of(ref) is Nulls.NEVER:
-        return ref
-    none = Literal(ref.span, _NONE.get(ref.type.kind, 0), ref.type)
-    return apply(ref.span, "COALESCE", ref, none)
+def null_safe(left: Expr, right: Expr) -> list[tuple[Expr, Expr]]:
+    """Return what to equate of two values of one type, so that NULL equals NULL.
 
-
-def missing(ref: ColumnRef) -> Expr:
-    """Return whether a value is NULL, which what stands for it does not tell."""
-    return IsNull(ref.span, ref)
+    A value that stands for NULL is told from itself by a second equality.
+    """
+    if nulls_of(left) is nulls_of(right) is Nulls.NEVER:
+        return [(left, right)]
+    filled = [
+        apply(
+            one.span, "COALESCE", one, Literal(one.span, _NONE.get(one.type.kind, 0), one.type)
+        )
+        for one in (left, right)
+    ]
+    return [(filled[0], filled[1]), (IsNull(left.span, left), IsNull(right.span, right))]
 
 
 def _perhaps(expr: Expr) -> Expr:

@@ -36,7 +36,7 @@ from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
-from dpquery.sql.bind.subqueries import derive, union_all
+from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed, parse
 from dpquery.sql.parse.spans import outside, repeated, too_large
@@ -426,11 +426,11 @@ class Statement(Opener):
         return found
 
     def _combined(self, node: exp.SetOperation, *, root: bool) -> Derived | Open:
-        """Bind UNION and the like: of private relations, UNION ALL alone."""
+        """Bind UNION, INTERSECT or EXCEPT, of private relations or of open ones."""
         arms = [self.query(arm) for arm in arms_of(self, node)]
         private = [arm for arm in arms if isinstance(arm, Derived)]
         if private:
-            return self._union_all(node, private)
+            return self._of_units(node, private)
         left, right = (arm for arm in arms if isinstance(arm, Open))
         found = combined(self, node, left, right)
         sql = finished(self, node, found, root=root)
@@ -439,16 +439,13 @@ class Statement(Opener):
         most = rows_within(found.most, node.args.get("limit"))
         return Open(f"({sql})", columns, found.hidden, ordered, most)
 
-    def _union_all(self, node: exp.SetOperation, arms: Sequence[Derived]) -> Derived:
-        plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+    def _of_units(self, node: exp.SetOperation, arms: Sequence[Derived]) -> Derived:
         clauses = any(node.args.get(slot) for slot in ("order", "limit", "offset"))
-        if not plain or clauses or len(arms) < 2:
+        if clauses or len(arms) < 2:
             self._not_understood(node)
-        span = self.spans.of(node)
-        first, *others = arms
-        for other in others:
-            same_units(self, first.relation, other.relation, span)
-        return union_all(self, span, arms)
+        left, right = arms
+        same_units(self, left.relation, right.relation, self.spans.of(node))
+        return combined_rows(self, node, arms)
 
     def _not_understood(self, node: exp.Expr) -> NoReturn:
         span = self.spans.of(node)
@@ -460,8 +457,7 @@ class Statement(Opener):
         spans = self.spans
         if self._shares is not None:
             make_calls(select, spans)
-        where = select.args.get("where")
-        if where is not None:
+        if select.args.get("where") is not None:
             refuse_results_in_where(select, rows.scope, spans)
         rows = chosen(self, rows, select)
         scope = rows.scope

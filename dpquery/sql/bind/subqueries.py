@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.errors import QueryRefused, refusal
-from dpquery.ir.expr import Expr
+from dpquery.ir.expr import Compare, Comparison, Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.rowfunctions.base import hull
 from dpquery.rowfunctions.ranges import worst
@@ -27,7 +27,9 @@ from dpquery.sql.bind.from_clause import (
     is_star,
 )
 from dpquery.sql.bind.groups import key_of, refuse_sets
+from dpquery.sql.bind.joins import semi_join
 from dpquery.sql.bind.scope import Scope, fold, written_name
+from dpquery.sql.bind.semi_joins import null_safe
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.bind.unit_rows import (
     PerUnitRows,
@@ -176,9 +178,13 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
     if node.args.get("on") is not None:
         span = context.spans.of(node)
         raise outside("DISTINCT ON", span, "not understood", "SELECT DISTINCT")
-    span = context.spans.of(select)
     if not found.owners:
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
+    return _distinct_rows(context, context.spans.of(select), found)
+
+
+def _distinct_rows(context: Context, span: Span, found: Derived) -> Derived:
+    """Keep one of equal rows of a unit, which is among the columns."""
     number, exprs = context.numbers(), dict.fromkeys(found.columns.values())
     keys = {expr: Output(f"x{i}", expr) for i, expr in enumerate(exprs)}
     columns = {name: derived_ref(keys[expr], number) for name, expr in found.columns.items()}
@@ -221,30 +227,85 @@ def _group_nodes(context: Context, select: exp.Select, scope: Scope) -> list[exp
     ]
 
 
-def union_all(context: Context, span: Span, arms: Sequence[Derived]) -> Derived:
-    """Put the rows of several relations together: columns by position, of types that match."""
-    first, *others = arms
-    for other in others:
-        if len(other.columns) != len(first.columns):
-            raise uneven("UNION ALL", len(first.columns), len(other.columns), span)
-    number = context.numbers()
-    rows = zip(*(arm.columns.values() for arm in arms), strict=True)
+def combined_rows(context: Context, node: exp.SetOperation, arms: Sequence[Derived]) -> Derived:
+    """Put the rows of two relations together: columns by position, of types that match.
+
+    But for UNION ALL, equal rows become one, and stand in the other relation, or do not: so the
+    unit is among the columns of both, in one place, and each unit's rows are compared with its
+    own. Each row that is left is one of the unit's in the first relation.
+    """
+    span, (first, second) = context.spans.of(node), arms
+    distinct = bool(node.args.get("distinct"))
+    if not distinct and not isinstance(node, exp.Union):
+        word = f"{node.key.upper()} ALL"
+        raise outside(word, span, "not understood", node.key.upper())
+    if len(second.columns) != len(first.columns):
+        word = node.key.upper() + ("" if distinct else " ALL")
+        raise uneven(word, len(first.columns), len(second.columns), span)
+    owners = _owners_of(first, second)
+    if distinct and not owners:
+        _refuse_units_apart(context, node, first, second)
+    rows = zip(first.columns.values(), second.columns.values(), strict=True)
     remedy = "give both sides columns of the same types"
     aligned = [alike(span, list(column), lambda: remedy) for column in rows]
+    if isinstance(node, exp.Union):
+        found = _union_all(context, span, arms, aligned, owners)
+        return _distinct_rows(context, span, found) if distinct else found
+    sides = zip(arms, zip(*aligned, strict=True), strict=True)
+    ours, theirs = (
+        _distinct_rows(
+            context,
+            span,
+            replace(arm, columns=dict(zip(first.columns, exprs, strict=True)), owners=owners),
+        )
+        for arm, exprs in sides
+    )
+    both = ((n, ours.columns[n], theirs.columns[n]) for n in first.columns)
+    pairs = (pair for n, a, b in both if fold(n) not in owners for pair in null_safe(a, b))
+    asked = [Compare(span, Comparison.EQ, *pair) for pair in pairs]
+    negated = isinstance(node, exp.Except)
+    relation = semi_join(context, span, (ours.relation, theirs.relation), negated, asked)
+    return replace(ours, relation=relation)
+
+
+def _refuse_units_apart(
+    context: Context, node: exp.SetOperation, first: Derived, second: Derived
+) -> NoReturn:
+    """Refuse to compare rows of which the unit is not one column in both relations."""
+    word, span = node.key.upper(), context.spans.of(node)
+    if first.owners and second.owners:
+        label, unit = "compared with another column", written_name(first.table.unit or "")
+        remedy = f"give {unit} the same place on both sides"
+        raise outside(f"{word} with the unit in two places", span, label, remedy)
+    arm, found = (node.expression, second) if first.owners else (node.this, first)
+    item = next(arm.find_all(exp.Select)).expressions[0]
+    refuse_without_unit(context, context.spans.of(item), word, found)
+
+
+def _owners_of(first: Derived, second: Derived) -> frozenset[str]:
+    """Return the names under which two relations together give the unit."""
+    names = [list(map(fold, arm.columns)) for arm in (first, second)]
+    pairs = zip(*names, strict=True)
+    owners = {one for one, other in pairs if one in first.owners and other in second.owners}
+    hidden = (arm.owners - set(own) for arm, own in zip((first, second), names, strict=True))
+    return frozenset(owners.union(next(hidden) & next(hidden)))
+
+
+def _union_all(
+    context: Context,
+    span: Span,
+    arms: Sequence[Derived],
+    aligned: Sequence[Sequence[Expr]],
+    owners: frozenset[str],
+) -> Derived:
+    """Put all rows of several relations together."""
+    number = context.numbers()
     outputs = [[Output(f"x{i}", expr) for expr in column] for i, column in enumerate(aligned)]
     refs = (merged_ref(column, number) for column in outputs)
-    columns = dict(zip(first.columns, refs, strict=True))
-    names = [list(map(fold, arm.columns)) for arm in arms]
-    owners = {
-        called[0]
-        for called in zip(*names, strict=True)
-        if all(name in arm.owners for name, arm in zip(called, arms, strict=True))
-    }
-    hidden = first.owners - set(names[0])
-    owners |= hidden.intersection(*(arm.owners for arm in arms))
+    columns = dict(zip(arms[0].columns, refs, strict=True))
     made = zip((arm.relation for arm in arms), zip(*outputs, strict=True), strict=True)
     relation = context.small(UnionAll(span, number, tuple(made)), span)
-    return Derived(relation, columns, frozenset(owners), first.table)
+    return Derived(relation, columns, owners, arms[0].table)
 
 
 def uneven(word: str, left: int, right: int, span: Span) -> QueryRefused:

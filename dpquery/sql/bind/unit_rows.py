@@ -169,7 +169,6 @@ class LookedUp(PerUnitRows):
         self, context: Context, rows: Private, span: Span, keys: Sequence[Output]
     ) -> None:
         super().__init__(context, rows, span)
-        self._keys = {key.expr: key for key in keys}
         self._fixed = tuple(keys)
 
     @property
@@ -177,14 +176,14 @@ class LookedUp(PerUnitRows):
         """One row for each unit and combination of the keys, with all that was bound."""
         return PerUnit(self.span, self.source, self.number, self._fixed, tuple(self._found))
 
-    def bind(self, node: exp.Expr) -> Expr:
+    def value(self, node: exp.Expr) -> Expr:
         """Bind the value; of a relation with one row of a unit, it is that of this row."""
-        inner = unwrapped(node)
-        plain = not any(map(is_exact_aggregate, node.walk(prune=is_query)))
-        if plain and self.context.extent(self.source).single:
-            truth = self.base.bind(inner).type.kind is Kind.BOOLEAN
-            inner = exp.LogicalOr(this=inner) if truth else exp.Max(this=inner)
-        return super().bind(inner)
+        if any(map(is_exact_aggregate, node.walk(prune=is_query))):
+            return self.bind(node)
+        if not self.context.extent(self.source).single:
+            _refuse_ungrouped(self.spans.text(node), self.spans.of(node))
+        truth = self.base.bind(node).type.kind is Kind.BOOLEAN
+        return self.bind((exp.LogicalOr if truth else exp.Max)(this=node.copy()))
 
     def _aggregate(self, node: exp.Expr) -> Expr:
         found = replace(self._column(node), nulls=Nulls.GROUPED)
