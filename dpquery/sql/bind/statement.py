@@ -295,7 +295,8 @@ class Statement(Opener):
             items.append((found, alias, join, node))
         if not any(isinstance(found, Derived) for found, *_ in items):
             where = select.args.get("where")
-            return self._joined([(self._opened(f), *rest) for f, *rest in items], where)
+            spare = equalities(None if where is None else where.this)
+            return self._joined([(self._opened(f), *rest) for f, *rest in items], spare)
         given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
             if not isinstance(found, Derived | PublicItem):
@@ -323,18 +324,10 @@ class Statement(Opener):
         return Open(relation, tuple(columns), most=most)
 
     def _joined(
-        self,
-        items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]],
-        where: exp.Where | None,
+        self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]], spare: int
     ) -> From:
-        """Join open relations, from left to right."""
+        """Join open relations, from left to right; `spare` are the equalities in WHERE."""
         from_ = From(self.spans)
-        of = {
-            fold(column.name): fold(alias)
-            for found, alias, *_ in items
-            for column in found.columns
-        }
-        spare = 0 if where is None else equalities(where.this, of)
         for found, alias, written, node in items:
             if alias and from_.calls(alias):
                 refuse_twice(alias, self.spans.of(written or node))
@@ -352,7 +345,7 @@ class Statement(Opener):
             if join is None:
                 from_.most = found.most
                 continue
-            own = len(join.args.get("using") or ()) or equalities(on, of)
+            own = len(join.args.get("using") or ()) or equalities(on)
             spare -= not own
             self._count(from_, found, join, equated=bool(own) or spare >= 0)
         return from_

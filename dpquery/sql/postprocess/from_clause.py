@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -248,32 +248,27 @@ MOST_HIDDEN = 32
 """Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
 
 
-def equalities(condition: exp.Expr | None, of: Mapping[str, str]) -> int:
-    """Return how many parts of a condition equate a column of one relation with another's.
-
-    Which relation a column is of is looked up by its name, where it is not written.
-    """
-    return len(_equating(condition, of))
+def equalities(condition: exp.Expr | None) -> int:
+    """Return how many parts of a condition equate a column of one relation with another's."""
+    return len(_equating(condition))
 
 
-def _equating(condition: exp.Expr | None, of: Mapping[str, str]) -> set[exp.Expr]:
+def _equating(condition: exp.Expr | None) -> set[exp.Expr]:
     found = set[exp.Expr]()
     for part in map(unwrapped, conjuncts(condition)):
         if isinstance(part, exp.Or):  # what stands in each branch follows from it
-            found |= set.intersection(*(_equating(one, of) for one in chain(part)))
-        elif _equates(part, of):
+            found |= set.intersection(*map(_equating, chain(part)))
+        elif _equates(part):
             found.add(part)
     return found
 
 
-def _equates(node: exp.Expr, of: Mapping[str, str]) -> bool:
+def _equates(node: exp.Expr) -> bool:
     if not isinstance(node, exp.EQ | exp.NullSafeEQ):
         return False
-    one, other = (
-        {fold(c.table) or of.get(fold(c.name), "") for c in side.find_all(exp.Column)}
-        for side in (unwrapped(node.this), unwrapped(node.expression))
-    )
-    return bool(one) and bool(other) and one != other
+    sides = [unwrapped(node.this), unwrapped(node.expression)]
+    tables = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
+    return bool(tables[0]) and bool(tables[1]) and tables[0] != tables[1]
 
 
 def joined_rows(left: int, right: int, *, equated: bool, full: bool) -> int:
