@@ -294,9 +294,9 @@ class Statement(Opener):
             found, alias = self.item(node)
             items.append((found, alias, join, node))
         if not any(isinstance(found, Derived) for found, *_ in items):
-            where = select.args.get("where")
-            spare = equalities(None if where is None else where.this)
-            return self._joined([(self._opened(f), *rest) for f, *rest in items], spare)
+            return self._joined(
+                [(self._opened(f), *rest) for f, *rest in items], select.args.get("where")
+            )
         given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
             if not isinstance(found, Derived | PublicItem):
@@ -324,10 +324,13 @@ class Statement(Opener):
         return Open(relation, tuple(columns), most=most)
 
     def _joined(
-        self, items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]], spare: int
+        self,
+        items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]],
+        where: exp.Where | None,
     ) -> From:
-        """Join open relations, from left to right; `spare` are the equalities in WHERE."""
-        from_ = From(self.spans)
+        """Join open relations, from left to right."""
+        from_, owners = From(self.spans), _owners(items)
+        spare = equalities(None if where is None else where.this, owners)
         for found, alias, written, node in items:
             if alias and from_.calls(alias):
                 refuse_twice(alias, self.spans.of(written or node))
@@ -345,7 +348,7 @@ class Statement(Opener):
             if join is None:
                 from_.most = found.most
                 continue
-            own = len(join.args.get("using") or ()) or equalities(on)
+            own = len(join.args.get("using") or ()) or equalities(on, owners)
             spare -= not own
             self._count(from_, found, join, equated=bool(own) or spare >= 0)
         return from_
@@ -493,6 +496,15 @@ class Statement(Opener):
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, first, label, below.query(COUNT))
         return found
+
+
+def _owners(items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> dict[str, str]:
+    """Return which of some relations has a column, by the folded names that one alone has."""
+    owners: dict[str, str] = {}
+    for number, (found, alias, *_) in enumerate(items):
+        for name in {fold(column.name) for column in found.columns}:
+            owners[name] = "" if name in owners else fold(alias) or str(number)
+    return owners
 
 
 def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:

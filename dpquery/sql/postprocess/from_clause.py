@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -248,26 +248,32 @@ MOST_HIDDEN = 32
 """Row numbers that a relation gives of releases; with more, its columns show none unchanged."""
 
 
-def equalities(condition: exp.Expr | None) -> int:
-    """Return how many parts of a condition equate a column of one relation with another's."""
-    return len(_equating(condition))
+def equalities(condition: exp.Expr | None, owners: Mapping[str, str]) -> int:
+    """Return how many parts of a condition equate a column of one relation with another's.
+
+    A column that is named without its relation belongs to the one owner of its folded name.
+    """
+    return len(_equating(condition, owners))
 
 
-def _equating(condition: exp.Expr | None) -> set[exp.Expr]:
+def _equating(condition: exp.Expr | None, owners: Mapping[str, str]) -> set[exp.Expr]:
     found = set[exp.Expr]()
     for part in map(unwrapped, conjuncts(condition)):
         if isinstance(part, exp.Or):  # what stands in each branch follows from it
-            found |= set.intersection(*map(_equating, chain(part)))
-        elif _equates(part):
+            found |= set.intersection(*(_equating(branch, owners) for branch in chain(part)))
+        elif _equates(part, owners):
             found.add(part)
     return found
 
 
-def _equates(node: exp.Expr) -> bool:
+def _equates(node: exp.Expr, owners: Mapping[str, str]) -> bool:
     if not isinstance(node, exp.EQ | exp.NullSafeEQ):
         return False
     sides = [unwrapped(node.this), unwrapped(node.expression)]
-    tables = [{fold(c.table) for c in side.find_all(exp.Column)} for side in sides]
+    tables = [
+        {fold(c.table) or owners.get(fold(c.name), "") for c in side.find_all(exp.Column)}
+        for side in sides
+    ]
     return bool(tables[0]) and bool(tables[1]) and tables[0] != tables[1]
 
 

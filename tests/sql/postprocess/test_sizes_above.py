@@ -62,9 +62,25 @@ def test_an_equality_beside_what_can_raise_joins(session: Session, joined: str, 
 
 
 @pytest.mark.parametrize(
+    "joined",
+    [
+        "n JOIN p ON minutes = of_p JOIN q ON of_p = of_q",
+        "n, p, q WHERE minutes = of_p AND of_q = of_p",
+    ],
+)
+def test_columns_that_one_relation_has_are_equated_by_their_names(
+    session: Session, joined: str
+):
+    renamed = ", ".join(f"{name} AS (SELECT minutes AS of_{name}, n FROM n)" for name in "pq")
+    answer = session.sql(f"{CELLS}, {renamed} SELECT COUNT(*) AS n FROM {joined}")
+    assert answer.scalar() == 241 * 6**3
+
+
+@pytest.mark.parametrize(
     "query",
     [
         f"{CELLS}SELECT COUNT(*) FROM n a, n b, n c",
+        f"{CELLS}SELECT COUNT(*) FROM n a, n b, n c WHERE minutes = minutes",
         f"{CELLS}SELECT COUNT(*) FROM n a, n b, n c WHERE a.n < b.n AND b.n < c.n",
         f"{CELLS}SELECT COUNT(*) FROM n a JOIN n b ON a.n < b.n JOIN n c ON b.n < c.n",
         f"{CELLS}SELECT a.n FROM n a, n b",
