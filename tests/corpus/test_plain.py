@@ -40,6 +40,7 @@ OTHERWISE = {
     r"inhabitants, DP_|UPPER\(zone\) AS z|region, zone, DP_": "no key determines columns there",
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",
+    r"AS of_p": "rows are counted of groups that nobody is in",
 }
 
 
