@@ -41,6 +41,7 @@ OTHERWISE = {
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
     r"\bTOP \d|\bIFF\(|\"public\"|ANY_VALUE": "spelled, or chosen, as in other engines",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",
+    r"AS of_p": "rows are counted of groups that nobody is in",
 }
 
 

@@ -84,8 +84,6 @@ def test_columns_that_one_relation_has_are_equated_by_their_names(
         f"{CELLS}SELECT COUNT(*) FROM n a, n b, n c WHERE a.n < b.n AND b.n < c.n",
         f"{CELLS}SELECT COUNT(*) FROM n a JOIN n b ON a.n < b.n JOIN n c ON b.n < c.n",
         f"{CELLS}SELECT a.n FROM n a, n b",
-        f"{CELLS}, m(p, q, r) AS (SELECT * FROM n) "
-        "SELECT COUNT(*) FROM m JOIN n ON p = r JOIN n b ON p = r",
         f"{CELLS}, p AS (SELECT a.n FROM n a, n b) SELECT COUNT(*) FROM p, n",
         f"{CELLS}SELECT COUNT(*) FROM ({' UNION ALL '.join(['SELECT a.n FROM n a, n b'] * 5)})",
     ],
@@ -129,9 +127,6 @@ def test_the_words_of_a_refusal_by_size(session: Session):
         "SEMI JOIN n c ON a.n < c.n",
         f"{CELLS}, f AS (SELECT * FROM n LIMIT 9) SELECT COUNT(*) FROM f a, f b, f c, f d, n",
         f"{CELLS}, s AS (SELECT SUM(n) AS n FROM n) SELECT COUNT(*) FROM s a, s b, s c, n",
-        f"{CELLS}, m(p, q, r) AS (SELECT * FROM n), o(s, t, u) AS (SELECT * FROM n) "
-        "SELECT COUNT(*) FROM n JOIN m ON minutes = p AND region = q JOIN o ON p = s "
-        "WHERE q = t",
     ],
 )
 def test_rows_that_are_few_are_answered(session: Session, query: str):

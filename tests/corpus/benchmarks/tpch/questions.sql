@@ -203,18 +203,24 @@ GROUP BY p_brand, p_type, p_size
 ORDER BY suppliers DESC, p_brand, p_type, p_size;
 
 -- 17. What does a brand lose a year if orders far below a part's mean quantity are not taken?
--- waits: DPQ102, released rows as a partner of a join
-WITH usual AS (
-    SELECT p_partkey, 0.2 * avg(l_quantity) AS few
+WITH items AS (
+    SELECT p_partkey, l_quantity, l_extendedprice
     FROM lineitem
     JOIN part ON p_partkey = l_partkey
     WHERE p_brand = 'Brand#23' AND p_container = 'SM BOX'
+), sold AS (
+    SELECT p_partkey, CAST(l_quantity AS INTEGER) AS pieces, sum(l_extendedprice) AS price
+    FROM items
+    GROUP BY p_partkey, pieces
+), usual AS (
+    SELECT p_partkey, avg(l_quantity) AS pieces
+    FROM items
     GROUP BY p_partkey
 )
-SELECT sum(l_extendedprice) / 7.0 AS yearly
-FROM lineitem
-JOIN usual ON p_partkey = l_partkey
-WHERE l_quantity < few;
+SELECT sum(price) / 7.0 AS yearly
+FROM sold
+JOIN usual USING (p_partkey)
+WHERE sold.pieces < 0.2 * usual.pieces;
 
 -- 18. Which customers have placed orders of many pieces?
 -- refused: DPQ402, it shows customers
