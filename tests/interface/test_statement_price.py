@@ -110,6 +110,7 @@ def test_calls_that_state_their_own_leave_the_rest(session: Session):
         ("SELECT STRING_AGG(dept) FROM staff", "DPQ302"),
         ("SELECT ANY_VALUE(dept) FROM staff", "DPQ302"),
         ("SELECT salary FROM staff", "DPQ301"),
+        ("SELECT DISTINCT person_id, dept FROM staff", "DPQ301"),
         ("SELECT SUM(salary) OVER () FROM staff", "DPQ301"),
         ("SELECT MEDIAN(salary) FROM staff WHERE MEDIAN(salary) > 1", "DPQ202"),
     ],

@@ -170,7 +170,9 @@ class Keys:
         group = self.select.args.get("group")
         if group is not None:
             return self._bound(group)
-        if is_distinct_alone(self.select):
+        shown = [unwrapped(item.unalias()) for item in self.select.expressions]
+        # Nobody shares a unit's own values: none would be found.
+        if is_distinct_alone(self.select) and not any(map(self.rows.scope.owns, shown)):
             with suppress(QueryRefused):  # which is said where the column is shown
                 return self._bound(exp.Group(all=True))
         return (), ((),)
