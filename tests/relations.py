@@ -257,14 +257,25 @@ def _semi_joined(draw: st.DrawFn, depth: int) -> str:
     return f"SELECT {columns} FROM {left} x {kind} JOIN {right} y {on}"
 
 
+_PUBLIC = [
+    "regions",
+    "(SELECT size + 1 AS size, * EXCLUDE (size) FROM regions)",
+    "(SELECT zone, MAX(name) AS name, SUM(size) AS size, AVG(share) AS share, "
+    "MIN(since) AS since FROM regions GROUP BY zone)",
+    "(SELECT * FROM regions UNION ALL SELECT * FROM regions)",
+]
+"""A public table, and what queries make of it."""
+
+
 @st.composite
 def _public(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
     more = draw(st.sampled_from(["", " AND r.size > x.i"]))
     key = draw(st.sampled_from(["x.k = r.name", "x.k = r.zone", "x.j < r.size"]))
+    table = draw(st.sampled_from(_PUBLIC))
     return (
         "SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k, "
-        f"r.since AS c FROM {draw(relations(depth))} x {kind} regions r ON {key}{more}"
+        f"r.since AS c FROM {draw(relations(depth))} x {kind} {table} r ON {key}{more}"
     )
 
 

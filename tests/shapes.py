@@ -101,6 +101,11 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
     "joins on a key": _listed(
         "JOIN regions AS r{i} ON visits.region = r{i}.region", " ", VISITED
     ),
+    "joins of what is made": _listed(
+        "JOIN (SELECT zone, region, {i} FROM regions) AS r{i} ON visits.region = r{i}.region",
+        " ",
+        VISITED,
+    ),
     "unions of private rows": _listed(
         "SELECT person_id FROM visits", " UNION ALL ", f"{COUNT} FROM ({{}})"
     ),

@@ -276,7 +276,8 @@ def places_of(relation: Relation, policy: Policy) -> tuple[object, ...]:
     """Say of each table of a relation where it is, and whose rows are in it."""
     names = {one.table for one in tables_of(relation)}
     names |= {node.table for node in walk(relation) if isinstance(node, PublicJoin)}
-    tables = [policy.tables[name] for name in sorted(names)]
-    return tuple(
+    tables = [policy.tables[name] for name in sorted(names) if name in policy.tables]
+    places = tuple(
         (table.name, *place_of(table, policy), table.unit, table.single) for table in tables
     )
+    return (*places, *sorted(names - {*policy.tables}))  # of others, the name tells the rows

@@ -156,6 +156,11 @@ class Table:
         return 1 if self.single or self.unit is None else column.per_unit
 
 
+def derived_table(name: str) -> Table:
+    """Return what a query makes of public tables, as a public table that no policy names."""
+    return Table(name, Files(()), (), {}, public=True)
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyBudget:
     """Ceilings on loss."""
@@ -315,6 +320,12 @@ class PublicFacts(Protocol):
 
     def relation(self, table: str) -> str:
         """Return the engine's own name of a public table."""
+
+    def derived(self, sql: str) -> str | None:
+        """Return the name of a table of a query over public tables; None if it is too large.
+
+        It is a public table from then on; its name says what rows it has.
+        """
 
     def listed(self, above: Above) -> Sequence[object] | None:
         """Return the values of a query of one column over public tables; None if it fails."""

@@ -21,6 +21,7 @@ from dpquery.ir.expr import (
     Code,
     ColumnRef,
     Compare,
+    Constant,
     Expr,
     In,
     IsNull,
@@ -225,15 +226,20 @@ def conditions(relation: Relation) -> list[Expr]:
     return []
 
 
+def _shown(value: object, type_: Type) -> object:
+    exact = isinstance(value, int | Fraction)
+    return repr(float(value)) if exact and type_.kind is Kind.DOUBLE else value
+
+
 def text(expr: Expr) -> str:
     """Write an expression with every bracket and every type that is not a column's own."""
     match expr:
         case ColumnRef(name=name):
             return name
-        case Literal(value=int() | Fraction() as value, type=Type(kind=Kind.DOUBLE)):
-            return f"double {float(value)!r}"
         case Literal(value=value, type=type_):
-            return f"{type_.kind.value} {value}"
+            return f"{type_.kind.value} {_shown(value, type_)}"
+        case Constant(number=number):
+            return f"released {number}"
         case Widen(operand=operand, type=type_):
             return f"{type_.kind.value}({text(operand)})"
         case Negate(operand=operand):

@@ -38,6 +38,8 @@ OTHERWISE = {
     r"1e-9": "noise stays",
     r'"eps"|\(eps': "options stand elsewhere",
     r"inhabitants, DP_|UPPER\(zone\) AS z|region, zone, DP_": "no key determines columns there",
+    r"people, DP_": "no key determines columns there",
+    r"'sea'": "a public row that no row of anybody meets is counted there",
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
     r"\bTOP \d|\bIFF\(|\"public\"|ANY_VALUE": "spelled, or chosen, as in other engines",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",

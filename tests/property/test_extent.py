@@ -110,6 +110,8 @@ JOINED = [
     "(SELECT x.unit FROM o x JOIN regions r ON x.k = r.zone)",
     "(SELECT x.unit FROM t x LEFT JOIN regions r ON x.k = r.zone)",
     "(SELECT x.unit FROM o x, regions a, regions b)",
+    "(SELECT x.unit FROM t x JOIN (SELECT zone FROM regions UNION ALL SELECT name FROM regions)"
+    " r ON x.k = r.zone)",
     "(SELECT x.unit FROM o x CROSS JOIN regions r JOIN o y ON y.unit = x.unit)",
     "(SELECT x.unit FROM t x CROSS JOIN regions r JOIN o y ON y.unit = x.unit)",
     "(SELECT x.unit FROM t x JOIN s y ON x.unit = y.unit AND x.k = y.k"

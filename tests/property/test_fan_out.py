@@ -42,6 +42,8 @@ FAN_OUT = {
     "by a column": "{} x JOIN regions r ON x.k = r.zone",
     "kept": "{} x LEFT JOIN regions r ON x.k = r.zone",
     "crossed": "{} x CROSS JOIN regions r",
+    "derived": "{} x LEFT JOIN (SELECT zone, MAX(size) AS m FROM regions GROUP BY zone, name)"
+    " r ON x.k = r.zone",
 }
 ASKED = {
     "counted": "SELECT DP_COUNT(*, eps=1) FROM {}",
@@ -118,7 +120,9 @@ def test_no_neighbour_moves_a_release_by_more_than_claimed(
     assert far <= claimed
 
 
-@pytest.mark.parametrize(("fan_out", "limit"), [("by a column", 2), ("crossed", 4)])
+@pytest.mark.parametrize(
+    ("fan_out", "limit"), [("by a column", 2), ("crossed", 4), ("derived", 2)]
+)
 def test_one_row_per_unit_is_several_rows_then(world: World, fan_out: str, limit: int):
     text = ASKED["counted"].format(FAN_OUT[fan_out].format("o"))
     (frontier,) = world.plan(text, Neighbours.ADD_REMOVE).frontiers

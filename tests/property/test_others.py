@@ -29,7 +29,7 @@ from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
-from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.ir.measures import CountValues, Measure
@@ -96,17 +96,16 @@ class Sides:
         one["o"] = one["o"][:1]
         self.faults, self.place, self.asked = place / "faults", place, Counter[str]()
         self.ledger: Ledger = open_ledger(LedgerSettings(None))
-        self._publics: list[PublicEngine] = []
+        self.public: PublicEngine | None = None
         self.others = self._parquet("others", units, files=1, threads=1)
         self.alone = self._parquet("alone", [one], files=1, threads=2)
-        self.public = self._publics[0]
         small = self._parquet("small", [*units, one], files=3, threads=8)
         self.all = {"small files": small, "stored": self._stored(small, threads=3)}
 
     def _open(self, policy: Policy, threads: int) -> Side:
-        public = PublicEngine(policy)
-        self._publics.append(public)
-        return Side(policy, DuckDBEngine(policy, FaultLog(self.faults), public, threads))
+        self.public = self.public or PublicEngine(policy)  # of all, public tables are the same
+        engine = DuckDBEngine(policy, FaultLog(self.faults), self.public, threads)
+        return Side(policy, engine)
 
     def _parquet(
         self, name: str, units: list[dict[str, list[Row]]], files: int, threads: int
@@ -139,7 +138,7 @@ class Sides:
     def close(self) -> None:
         for side in (self.others, self.alone, *self.all.values()):
             side.engine.close()
-        for each in (*self._publics, self.ledger):
+        for each in (self.public, self.ledger):
             each.close()
 
     def plan(self, text: str) -> Plan | None:
@@ -197,7 +196,7 @@ def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
     """Give each row that the others have, to the last bit: in columns, and as it is counted."""
     tables = {one.table for one in tables_of(scan.relation)}
     places = {name: Place.in_files(side.policy.tables[name]) for name in tables}
-    publics = side.engine._publics
+    publics = public_names(scan, side.engine._publics)
     asked = [ScanSQL(scan, places, publics).rows]
     if only_table(scan.relation) is None:
         refs = columns_read(scan)
@@ -206,6 +205,7 @@ def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
         source = Nested(places, publics, refs).source(scan.relation)
         asked.append(f"SELECT {columns} FROM {source}")
     connection = side.engine._started()
+    side.engine._load_derived(connection, scan)
     found = []
     for sql in asked:
         rows = connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()

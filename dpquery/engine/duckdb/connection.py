@@ -71,10 +71,10 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
 
 
 def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    """Make a table of rows."""
-    connection.register("given", rows)
-    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
-    connection.unregister("given")
+    """Make a table of rows; a result that is still being read stays as it is."""
+    with connection.cursor() as beside:
+        beside.register("given", rows)
+        beside.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:

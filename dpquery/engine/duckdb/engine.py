@@ -23,7 +23,7 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
-from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
@@ -69,6 +69,8 @@ class DuckDBEngine:
         self._verifier = Verifier()
         self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
         self._verified: TableStates = {}
+        self._derived: set[str] = set()
+        """The tables that queries made of public ones, and that are loaded."""
 
     def open(self, scan: Scan, receipt: Receipt, frontier: int) -> Exact:
         """Count what a scan asks for.
@@ -86,7 +88,7 @@ class DuckDBEngine:
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
         places = {table.name: Place(table, quoted(table.name)) for table in self._read_by(scan)}
-        publics = {name: quoted(name) for name in self._publics}
+        publics = {name: quoted(name) for name in public_names(scan, self._publics)}
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
@@ -125,7 +127,8 @@ class DuckDBEngine:
         for table in tables:
             self._verify(connection, table, before[table.name])
         places = {table.name: self._place(scan, table, before[table.name]) for table in tables}
-        sql = ScanSQL(scan, places, self._publics)
+        self._load_derived(connection, scan)
+        sql = ScanSQL(scan, places, public_names(scan, self._publics))
         values = {measure: [0] * scan.cells for measure in sql.summed}
         for measures, query in sql.queries() if scan.cells else ():
             self._verifier.require(sql, query)
@@ -138,6 +141,15 @@ class DuckDBEngine:
         opened = DuckDBOpenScan(connection, sql, before, self._verifier)
         exact = {measure: tuple(cells) for measure, cells in values.items()}
         return Exact(exact, scan.cells, opened, self._log)
+
+    def _load_derived(self, connection: duckdb.DuckDBPyConnection, scan: Scan) -> None:
+        """Load what the scan joins of that queries made, in place of what others did."""
+        wanted = {*public_names(scan, self._publics)} - {*self._publics}
+        for name in self._derived - wanted:
+            connection.execute(f"DROP TABLE {name}")
+        for name in wanted - self._derived:
+            load(connection, name, self._public.rows(name))
+        self._derived = wanted
 
     def _place(self, scan: Scan, table: Table, state: Fingerprint) -> Place:
         """Return where the scan reads: from memory what was asked for before."""
@@ -152,6 +164,7 @@ class DuckDBEngine:
         """Open DuckDB on first use, so that connecting touches no private file."""
         if self._connection is None:
             connection = start()
+            self._derived = set()
             sources = [table.source for table in self._tables.values()]
             files = [one for one in sources if isinstance(one, Files)]
             databases = {str(one.database) for one in sources if not isinstance(one, Files)}

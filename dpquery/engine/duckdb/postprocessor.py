@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache, wraps
+from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
@@ -22,6 +23,7 @@ from dpquery.engine.duckdb.connection import (
     database_schema,
     duckdb_name,
     execute,
+    load,
     lock,
     quoted,
     start,
@@ -40,6 +42,10 @@ MOST_VALUES = 100_000
 """Values of a public column that are listed: more make no groups."""
 SECONDS = 10
 """A query over released tables that takes longer is stopped."""
+MOST_DERIVED = 16
+"""Tables that are kept of those that queries made of public ones: the latest."""
+LARGEST_DERIVED = 2**25
+"""Bytes of such a table."""
 
 
 T = TypeVar("T")
@@ -71,7 +77,9 @@ class PublicEngine:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
         self._accepted = lru_cache(REMEMBERED)(self._binds)
-        self.facts: dict[Hashable, Any] = {}
+        self.facts: dict[tuple[Hashable, ...], Any] = {}
+        self._derived: dict[str, str] = {}
+        """Tables that queries made, by their texts; what was asked for last stands last."""
         public = [table for table in policy.tables.values() if table.public]
         for number, table in enumerate(public):
             self._load(table, f"p{number}", policy.name)
@@ -184,13 +192,56 @@ class PublicEngine:
         sql = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self._relations[table]}"
         return self._connection.sql(sql).to_arrow_table()
 
+    def derived(self, sql: str) -> str | None:
+        """Return the name of a table of a query over public tables; None if it is too large.
+
+        It is named after its rows: two of one name have the same ones, here and anywhere.
+        """
+        name = self._derived.pop(sql, None) or self._made(sql)
+        if name is None:
+            return None
+        self._derived[sql] = name
+        while len(self._derived) > MOST_DERIVED:
+            oldest = self._derived.pop(next(iter(self._derived)))
+            if oldest not in self._derived.values():
+                self._forget(oldest)
+        return name
+
+    def _made(self, sql: str) -> str | None:
+        """Make a table of a query, of the columns whose types a policy can name."""
+        try:
+            rows = self._ask(sql)
+            if rows.nbytes > LARGEST_DERIVED:
+                return None
+            with _lent(self._connection, [rows]):
+                types = database_schema(self._connection, "f0").types
+                rows = rows.select(list(types))
+                (told,) = execute(self._connection, _content(list(types), "f0")).fetchall()
+        except duckdb.Error:  # it took too long, or too much memory
+            return None
+        said = identity((tuple((name, str(one)) for name, one in types.items()), told))
+        name = f"d{sha256(said.encode()).hexdigest()[:32]}"
+        if name not in self._relations:
+            given = rows if types else pa.table({"one": pa.nulls(rows.num_rows)})
+            load(self._connection, name, given)
+            self._know(name, name, types, tuple(types))
+        return name
+
+    def _forget(self, table: str) -> None:
+        """Let go of a table that a query made, and of what is known of it."""
+        self._connection.execute(f"DROP TABLE {table}")
+        for known in (self._relations, self._columns, self._types):
+            del known[table]
+        for key in [key for key in self.facts if table in key]:
+            del self.facts[key]
+
     def listed(self, above: Above) -> Sequence[object] | None:
         """Return the values of a query of one column over public tables; None of no such query.
 
         Of very many, one more than are taken.
         """
         try:
-            table = self._ask(above)
+            table = self._ask(above.sql)
         except duckdb.Error:
             return None
         return list(table.column(0)[: MOST_VALUES + 1].to_pylist())
@@ -233,16 +284,16 @@ class PublicEngine:
         """
         try:
             with _lent(self._connection, released):
-                return self._ask(above)
+                return self._ask(above.sql)
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
         except duckdb.Error:
             failure = None
         raise failure or internal("a query over released tables cannot raise") from None
 
-    def _ask(self, above: Above) -> pa.Table:
+    def _ask(self, sql: str) -> pa.Table:
         ask = self._connection.sql
-        return waited(self._connection, lambda: ask(above.sql).to_arrow_table())
+        return waited(self._connection, lambda: ask(sql).to_arrow_table())
 
     def close(self) -> None:
         """Let go of the instance."""
@@ -262,15 +313,21 @@ class PublicEngine:
         if not unique:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
-        self._relations[table.name] = relation
         declared = {column.name: column.type for column in table.columns.values()}
         found = database_schema(self._connection, relation).types
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
-        self._types[table.name] = {
+        self._know(table.name, relation, types, tuple(row[0] for row in described))
+
+    def _know(
+        self, table: str, relation: str, types: Mapping[str, Type], columns: tuple[str, ...]
+    ) -> None:
+        """Take in a table that was made: its name here, and its columns."""
+        self._relations[table] = relation
+        self._types[table] = {
             name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_
             for name, type_ in types.items()
         }
-        self._columns[table.name] = tuple(row[0] for row in described)
+        self._columns[table] = columns
 
     def _unique(self, relation: str, columns: Sequence[str]) -> bool:
         """Return whether the columns together are present and differ from row to row."""
@@ -289,6 +346,14 @@ def _plain(name: str, type_: Type) -> str:
     if type_.kind is Kind.TEXT:
         return f"CASE WHEN length({name}) <= {LONGEST_PUBLIC} THEN {name} END"
     return f"CAST({name} AS BIGINT)" if type_.kind is Kind.INTEGER else name
+
+
+def _content(columns: Sequence[str], rows: str) -> str:
+    """Write what tells some rows from all others, in whatever order they stand."""
+    texts = (f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
+    told = ["''", *(f"coalesce(length({one}) || ':' || {one}, '-')" for one in texts)]
+    each = f"SELECT sha256(concat({', '.join(told)})) AS h FROM {rows}"
+    return f"SELECT count(*), sha256(coalesce(string_agg(h, '' ORDER BY h), '')) FROM ({each})"
 
 
 @contextmanager

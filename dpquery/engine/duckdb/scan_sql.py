@@ -38,10 +38,16 @@ from dpquery.ir.measures import (
     Weight,
 )
 from dpquery.ir.query import Scan, columns_read
-from dpquery.ir.relations import only_table, tables_of
+from dpquery.ir.relations import PublicJoin, only_table, tables_of, walk
 from dpquery.policy.model import Table
 
 PLAIN = Weight()
+
+
+def public_names(scan: Scan, known: Mapping[str, str]) -> dict[str, str]:
+    """Return what the engine calls the public tables of a scan: what queries made, by name."""
+    joins = (node for node in walk(scan.relation) if isinstance(node, PublicJoin))
+    return {join.table: known.get(join.table, join.table) for join in joins}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dpquery.core.types import EPOCH, INTEGER, Kind, Type
 from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import duckdb_name, load, lock, quoted, start
-from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.errors import internal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Histogram
@@ -280,8 +280,10 @@ class Rehearsal:
         """
         if scan in self._passed:
             return
+        if len(self._made) >= REMEMBERED:
+            self.close()
         places = {table.name: Place.in_files(table) for table in tables}
-        sql = ScanSQL(foreseen(scan), places, self._publics)
+        sql = ScanSQL(foreseen(scan), places, public_names(scan, self._publics))
         histograms = (one for one in scan.measures if isinstance(one, Histogram))
         for query in (*sql.whole(), *map(sql.held, histograms)):
             self.plan(sql, query)

@@ -298,7 +298,13 @@ class Conditions:
         if query is not None:
             if self._subqueries is None:
                 raise outside("a subquery", self.spans.of(query), "not understood", "IN (1, 2)")
-            operand, found = self.bind(node.this), self._subqueries.values(query)
+            operand, released = self.bind(node.this), self._subqueries.members(query)
+            if released is not None:
+                some, options = released
+                equal = tuple(self.equal(span, operand, one) for one in options)
+                among = equal[0] if len(equal) == 1 else Logic(span, False, equal)
+                return Logic(span, True, (some, among))
+            found = self._subqueries.values(query)
             if not found:  # of no values, none is equal
                 zero, one = Literal(span, 0, INTEGER), Literal(span, 1, INTEGER)
                 return compare(span, Comparison.EQ, zero, one, lambda: "FALSE")

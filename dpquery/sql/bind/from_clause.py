@@ -1,8 +1,8 @@
 """What stands after FROM: tables, subqueries and WITH, and what each of them is.
 
 A private relation keeps its owner; a relation that is released or public is open, and belongs
-to the query above the frontier. The two meet in one place only: a public table may be joined to
-private rows on a key that is declared unique.
+to the query above the frontier. The two meet in one place only: a public table, or what a query
+makes of public tables, may be joined to private rows.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class PublicItem:
     span: Span
     names: Mapping[str, str]
     """What the query calls its columns, by their own names, in order."""
+    derived: bool = False
+    """Whether a query makes it: the policy has no such table."""
 
 
 class Context(ABC):
@@ -92,6 +94,10 @@ class Context(ABC):
     @abstractmethod
     def values(self, query: exp.Expr) -> list[Literal]:
         """Return the values of a subquery that reads public tables alone."""
+
+    @abstractmethod
+    def members(self, query: exp.Expr) -> tuple[Expr, list[Expr]] | None:
+        """Return whether a released column has values, and these; None of a public one."""
 
     @abstractmethod
     def constant(self, node: exp.Subquery) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain, islice
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
@@ -219,13 +219,17 @@ class PublicKeys:
 
     def with_shown(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys with the columns of this table that are shown, and determined by them."""
-        table = self.keys.context.policy.tables[self.join.table]
-        unique = {*map(fold, table.unique)}
-        grouped = {fold(one.name) for one in map(self.public, own) if self._is_column(one)}
-        if not unique or not unique <= grouped:
+        grouped = {one.name for one in map(self.public, own) if self._is_column(one)}
+        if not self._tell_rows_apart(grouped):
             return own
         shown = [self.keys.beside(one) for one in self.keys.shown if self._is_shown(one)]
         return (*own, *(key for key in shown if key.column not in {one.column for one in own}))
+
+    def _tell_rows_apart(self, columns: Set[str]) -> bool:
+        """Return whether some columns have values that occur once, which is public."""
+        facts, table = self.keys.context.public, self.join.table
+        present = sorted(name for name in columns if not facts.nulls(table, name))
+        return bool(present) and facts.most_equal(table, tuple(present)) <= 1
 
     def public(self, key: Key) -> Expr:
         """Return a key as an expression of this table, if it equals a column of it."""

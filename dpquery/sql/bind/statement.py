@@ -7,7 +7,7 @@ and then a relation; or open, released or public, and then a table of the query 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
@@ -16,6 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
+from dpquery.core.types import BOOLEAN, Type
 from dpquery.errors import (
     Diagnostic,
     NameRefused,
@@ -23,11 +24,12 @@ from dpquery.errors import (
     RuleRefused,
     SyntaxRefused,
     internal,
+    refusal,
 )
-from dpquery.ir.expr import Constant, Literal
+from dpquery.ir.expr import Constant, Expr, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
-from dpquery.policy.model import Policy, PublicFacts
+from dpquery.policy.model import Policy, PublicFacts, derived_table
 from dpquery.sql.bind.dp_calls import Calls, lacks_bounds
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
@@ -42,6 +44,7 @@ from dpquery.sql.parse.parser import Parsed, parse
 from dpquery.sql.parse.spans import outside, repeated, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
+    MOST_MEMBERS,
     MOST_SHOWN,
     From,
     Member,
@@ -51,6 +54,7 @@ from dpquery.sql.postprocess.from_clause import (
     equalities,
     joined_rows,
     literals,
+    members_of,
     require_rows,
     rows_within,
 )
@@ -74,8 +78,10 @@ from dpquery.sql.suggest.dialects import (
     with_slip_mended,
 )
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
-from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
+from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
+MOST_DERIVED = 8
+"""Tables that one statement makes of public ones."""
 MOST_NESTED = 64
 """Queries inside one another, those that WITH names included: each takes levels of ours."""
 
@@ -171,14 +177,22 @@ class Statement(Opener):
         """Queries of one value each, for the rows of a frontier."""
         self._constants: dict[Span, Constant] = {}
         """Those that were bound, by their spans: an expression may be bound twice."""
+        self._members: dict[Span, tuple[Expr, list[Expr]]] = {}
+        """So for subqueries of several values."""
         self._released_reads = 0
         """How often something released was read so far."""
         self._of_releases: set[int] = set()
-        """Names of WITH that read something released."""
+        """Of these, those that read something released."""
         self._opens: dict[int, Open] = {}
-        """What names of WITH stand for, once it is known to be open."""
-        self._shared: list[str] = []
-        """Their texts for the engine, in the order in which they were bound."""
+        """What names of WITH, and subqueries that release, stand for, once they are bound."""
+        self._kept: list[exp.Expr] = []
+        """These subqueries, so that no other node gets their ids."""
+        self._shared: dict[str, str] = {}
+        """Their texts by their names for the engine, in the order in which they were bound."""
+        self._public: set[str] = set()
+        """Those of these names that read nothing released."""
+        self._derived: set[str] = set()
+        """The tables that were made of public ones."""
         self._depth = 0
         """How many queries the one that is being bound stands in."""
 
@@ -204,16 +218,25 @@ class Statement(Opener):
 
     def above(self, sql: str, found: Open) -> Above:
         """Return an open query as the engine is asked it, with the names of WITH before it."""
-        shared = f"WITH {', '.join(self._shared)} " if self._shared else ""
-        if len(shared) + len(sql) > MAX_TEXT:
-            raise repeated(Span(0, len(self.spans.source.text)), REPEATING)
         columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
-        return Above(shared + sql, columns, found.hidden, self.ends)
+        return Above(self._whole(sql, self._shared), columns, found.hidden, self.ends)
+
+    def _whole(self, sql: str, names: Iterable[str]) -> str:
+        """Write a query with some names of WITH before it."""
+        shared = ", ".join(f'"{name}" AS MATERIALIZED {self._shared[name]}' for name in names)
+        whole = f"WITH {shared} {sql}" if shared else sql
+        if len(whole) > MAX_TEXT:
+            raise repeated(Span(0, len(self.spans.source.text)), REPEATING)
+        return whole
+
+    def _of_public(self, sql: str) -> str:
+        """Write a query over public tables, which is asked before anything is released."""
+        return self._whole(sql, [name for name in self._shared if name in self._public])
 
     def query(self, node: exp.Expr) -> Derived | Open:
         """Bind a subquery: to a private relation, or to one that is open.
 
-        A name of WITH that is open stands for one release, however often it is read.
+        What releases something is one release, however often it is read or bound.
         """
         if id(node) in self._opens:
             self._released_reads += id(node) in self._of_releases
@@ -224,10 +247,16 @@ class Statement(Opener):
             why = "a name of WITH that is made of another is nested in it, as brackets are."
             remedy = "ask in several steps, or put several of them into one"
             raise too_large(title, self.spans.of(node), why=why, remedy=remedy)
+        before = self._released_reads
         try:
-            return self._inner_query(node)
+            found = self._inner_query(node)
         finally:
             self._depth -= 1
+        if isinstance(found, Open) and self._released_reads > before:
+            self._opens[id(node)] = found  # bound again, it would be released again
+            self._of_releases.add(id(node))
+            self._kept.append(node)
+        return found
 
     def _inner_query(self, node: exp.Expr) -> Derived | Open:
         cte = node if isinstance(node, exp.CTE) else None
@@ -239,10 +268,12 @@ class Statement(Opener):
         with self.alone():
             found = self._query(node, root=False)
         if isinstance(found, Open):
+            name = f"x{len(self._shared)}"
             if self._released_reads > before:
                 self._of_releases.add(id(cte))
-            name = f"x{len(self._shared)}"
-            self._shared.append(f'"{name}" AS MATERIALIZED {found.source}')
+            else:
+                self._public.add(name)
+            self._shared[name] = found.source
             found = self._opens[id(cte)] = replace(found, source=f'"{name}"')
         return found
 
@@ -290,22 +321,58 @@ class Statement(Opener):
             return From(self.spans)
         joins = select.args.get("joins") or []
         items = []
+        released: set[int] = set()
         for node, join in [(from_.this, None), *((join.this, join) for join in joins)]:
+            before = self._released_reads
             found, alias = self.item(node)
             items.append((found, alias, join, node))
+            released |= {id(node)} if self._released_reads > before else set()
         if not any(isinstance(found, Derived) for found, *_ in items):
             return self._joined(
                 [(self._opened(f), *rest) for f, *rest in items], select.args.get("where")
             )
         given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
-            if not isinstance(found, Derived | PublicItem):
+            if id(node) in released and not isinstance(found, Derived):
                 span, label = self.spans.of(node), "its rows belong to no unit"
                 word = "a join of private rows with released ones"
                 raise outside(word, span, label, "WHERE column > (SELECT ...)")
-            given.append((found, alias, join, self.spans.of(join or node)))
+            if isinstance(found, Open):
+                bound = self._derived_item(found, alias, self.spans.of(node))
+                given.append((bound, alias, join, self.spans.of(join or node)))
+            else:
+                given.append((found, alias, join, self.spans.of(join or node)))
         grouped = select.args.get("group") is not None
         return bind_from(self, given, select.args.get("where"), grouped=grouped)
+
+    def _derived_item(self, found: Open, alias: str, span: Span) -> PublicItem:
+        """Return what a query makes of public tables as a public table: its rows are read now.
+
+        That they are those of a table of public values, and a function of public tables alone,
+        is all that a join of private rows with a public table asks of it.
+        """
+        names = {  # what is no plain name stays out of the engine that reads private rows
+            one.name if written_name(one.name) == one.name else f"column {at}": one
+            for at, one in enumerate(found.columns)
+        }
+        listed = (f"{one.sql} AS {quoted(name)}" for name, one in names.items())
+        sql = f'SELECT {", ".join(listed)} FROM {found.source} AS "{self.alias()}"'
+        sql = self._of_public(sql)
+        if not self.public.accepts(Above(sql, ()), ()):
+            title = "the types in this subquery do not match"
+            mismatch(span, title, "somewhere here", "CAST(... AS TEXT)")
+        name = self.public.derived(sql)
+        self._derived |= {name} if name is not None else set()
+        if name is None or len(self._derived) > MOST_DERIVED:
+            several = name is not None
+            title = "this makes too much of public tables"
+            label = f"more than {MOST_DERIVED} such subqueries" if several else "too large"
+            fewer = "join fewer subqueries, or one of what they have in common"
+            smaller = "show fewer columns of it, or fewer rows: WHERE, GROUP BY, DISTINCT"
+            why = "its rows are read before anything is charged, and held beside private ones."
+            raise refusal("DPQ409", title, span, label, why, fewer if several else smaller)
+        known = {column: names[column].name for column in self.public.columns(name)}
+        return PublicItem(derived_table(name), alias, span, known, derived=True)
 
     def _opened(self, found: object) -> Open:
         """Return an item of a FROM clause without private rows as an open relation."""
@@ -390,17 +457,47 @@ class Statement(Opener):
 
         Raises:
             NameRefused: DPQ208 several columns, or values that a list cannot hold.
-            SyntaxRefused: DPQ102 its values are released, DPQ105 there are too many.
+            SyntaxRefused: DPQ105 there are too many.
         """
-        before, span = self._released_reads, self.spans.of(query)
-        found = self._one_value(query)
-        if self._released_reads > before:
-            label = "its values are not known yet"
-            remedy = f"{self.spans.text(query)[:60]} as one value: = (SELECT ...)"
-            raise outside("IN with released values", span, label, remedy)
+        span, found = self.spans.of(query), self._one_value(query)
         column = found.columns[0]
         sql = f'SELECT DISTINCT {column.sql} FROM {found.source} AS "{self.alias()}" ORDER BY 1'
-        return literals(self.public.listed(self.above(sql, found)), column.kind, span)
+        above = Above(self._of_public(sql), ())
+        return literals(self.public.listed(above), column.kind, span)
+
+    def members(self, query: exp.Expr) -> tuple[Expr, list[Expr]] | None:
+        """Bind the values of a released column: constants, as many as it has rows at most.
+
+        Each is what was released, and nothing else: the rows that are compared with it are
+        asked adaptively, and both losses add up.
+
+        Raises:
+            PlanRefused: DPQ409 there can be too many.
+        """
+        span, before = self.spans.of(query), self._released_reads
+        found = self._one_value(query)
+        if self._released_reads == before:
+            return None
+        if span not in self._members:
+            if found.most > MOST_MEMBERS:
+                label, remedy = (
+                    f"up to {found.most:,}",
+                    f"end the subquery: LIMIT {MOST_MEMBERS}",
+                )
+                title = f"rows are compared with {MOST_MEMBERS} released values at most"
+                why = "they are not known yet: each is put among the rows on its own."
+                raise refusal("DPQ409", title, span, label, why, remedy)
+            type_, sql = constant_of(found.columns[0], span)
+            source = f'(SELECT {sql} AS "v" FROM {found.source} AS "{self.alias()}")'
+            some, *each = members_of('"v"', source, found.most)
+            values: list[Expr] = [self._constant(one, found, span, type_) for one in each]
+            self._members[span] = self._constant(some, found, span, BOOLEAN), values
+        return self._members[span]
+
+    def _constant(self, sql: str, found: Open, span: Span, type_: Type) -> Constant:
+        """Take in a query of one value, which is asked before the rows are read."""
+        self.constants.append(self.above(sql, found))
+        return Constant(span, len(self.constants) - 1, type_)
 
     def constant(self, node: exp.Subquery) -> Constant:
         """Bind a scalar subquery among private rows: its value is known when those are read."""
@@ -412,8 +509,7 @@ class Statement(Opener):
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'
-        self.constants.append(self.above(whole, found))
-        self._constants[span] = Constant(span, len(self.constants) - 1, type_)
+        self._constants[span] = self._constant(whole, found, span, type_)
         return self._constants[span]
 
     def _one_value(self, node: exp.Expr) -> Open:

@@ -322,6 +322,8 @@ def outgrown(title: str, span: Span, label: str, *remedy: str) -> QueryRefused:
 
 
 MOST_VALUES = 100_000
+MOST_MEMBERS = 100
+"""Values of a released column that rows are compared with: each is a constant."""
 _IN_CALENDAR = "CASE WHEN year({0}) BETWEEN 1 AND 9999 THEN {0} END"
 _FITTING = {
     Kind.TEXT: f"left({{0}}, {LONGEST_CONSTANT})",
@@ -339,6 +341,19 @@ def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
         mismatch(span, title, "of any type", "CAST(... AS DOUBLE)")
     type_ = Type(column.kind) if column.kind in _FITTING else DOUBLE
     return type_, _FITTING.get(column.kind, _NUMBER).format(column.sql)
+
+
+def members_of(column: str, source: str, most: int) -> Iterator[str]:
+    """Write whether a column of at most so many rows has any, and each of its values.
+
+    They stand in their order, NULL last. Where there are fewer, the first one stands for those
+    that are missing: a value is among them if it is in the column, and there alone.
+    """
+    yield f'SELECT count(*) > 0 AS "c0" FROM {source}'
+    for at in range(most):
+        value = f"list({column} ORDER BY {column} NULLS LAST)[{at + 1}]"
+        shown = f"CASE WHEN count(*) > {at} THEN {value} ELSE min({column}) END"
+        yield f'SELECT {shown} AS "c0" FROM {source}'
 
 
 def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> list[Literal]:

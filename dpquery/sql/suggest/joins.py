@@ -135,10 +135,13 @@ def _spelled(member: Member, owner: str, unit: str) -> str:
 def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoReturn:
     """Refuse a join off a public table's key, where a row may meet so many of its rows."""
     keys, alias = public.table.unique, written_name(public.alias)
+    name = public.alias if public.derived else public.table.name
     theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
     ours = [_having(scope, key) for key in keys]
-    if not keys:
-        remedy = f"or ask the data owner to declare what is unique in {public.table.name}"
+    if public.derived:
+        remedy = "join it on more of its columns, or make its rows fewer: SELECT DISTINCT"
+    elif not keys:
+        remedy = f"or ask the data owner to declare what is unique in {name}"
     elif "" in ours:
         remedy = f"join it on columns that hold the values of {' and '.join(theirs)}"
     else:
@@ -147,12 +150,19 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoR
         remedy = at.with_condition(" AND ".join(condition))
     raise refusal(
         "DPQ306",
-        f"the join with {public.table.name} is not on its unique key",
+        f"the join with {name} is not on its unique key",
         at.span,
-        f"unique: {', '.join(keys)}" if keys else "nothing is declared unique",
+        _unique(public),
         _why_not(at, scope, most),
         remedy,
     )
+
+
+def _unique(public: PublicItem) -> str:
+    if public.derived:
+        return "several of its rows meet one"
+    keys = public.table.unique
+    return f"unique: {', '.join(keys)}" if keys else "nothing is declared unique"
 
 
 def _why_not(at: JoinedBy, scope: Scope, most: int) -> str:

@@ -11,7 +11,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.verify import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
@@ -91,7 +91,7 @@ class Written:
         }
         publics = [t.name for t in self.policy.tables.values() if t.public]
         named = {name: f"p{number}" for number, name in enumerate(publics)}
-        return ScanSQL(foreseen(scan), places, named)
+        return ScanSQL(foreseen(scan), places, public_names(scan, named))
 
     def all_sql(self, plan: Plan) -> Iterator[ScanSQL]:
         for scan in plan.charge.scans:
