@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from hashlib import sha256
+from itertools import product
 
 from dpquery.core.types import Kind, Type
 from dpquery.engine.base import nameable
@@ -27,8 +28,36 @@ def kept_of_units(pairs: Pairs, limit: int, secret: str, type_: Type) -> Pairs:
             yield unit, hashes[place]
 
 
+def placed_with_units(
+    pairs: Pairs, limit: int, secret: str, type_: Type
+) -> Iterator[tuple[Value, ...]]:
+    """Return the things that count, where a unit stands for at most so many of its own.
+
+    They are put in the order of a keyed hash. One counts if there is a way to give it, and all
+    that count before it, to units.
+    """
+    owners: defaultdict[tuple[Value, ...], set[Value]] = defaultdict(set)
+    for unit, told in pairs:
+        owners[told].add(unit)
+    given: dict[tuple[Value, int], tuple[Value, ...]] = {}
+
+    def give(told: tuple[Value, ...], passed: set[tuple[Value, int]]) -> bool:
+        """Give a thing to a unit, from which another may first be moved to one more."""
+        for slot in product(sorted(owners[told]), range(limit)):
+            if slot not in passed:
+                passed.add(slot)
+                if slot not in given or give(given[slot], passed):
+                    given[slot] = told
+                    return True
+        return False
+
+    for told in sorted(owners, key=lambda told: _hash(secret, None, told, type_)):
+        if give(told, set()):
+            yield told
+
+
 def _hash(secret: str, unit: Value, told: tuple[Value, ...], type_: Type) -> str:
-    texts = [secret, str(unit), *map(str, told[:-1])]
+    texts = [secret, *([] if unit is None else [str(unit)]), *map(str, told[:-1])]
     if told[-1] is not None:
         texts.append(_text(told[-1], type_))
     return sha256("|".join(texts).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -18,8 +18,10 @@ from dpquery.ir.measures import (
     GroupRequest,
     Histogram,
     Measure,
+    OfValues,
     SumCodes,
     SumProducts,
+    SumValues,
     TableWeight,
     UnitTotals,
     Weight,
@@ -28,7 +30,7 @@ from dpquery.ir.query import Key, Scan, leading
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import Value, scalar
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
-from tests.oracle.told import Pairs, is_nameable, kept_of_units
+from tests.oracle.told import Pairs, is_nameable, kept_of_units, placed_with_units
 from tests.oracle.values import code_of
 
 
@@ -70,7 +72,7 @@ class Totals:
         match measure:
             case CountUnits():
                 self._add_units(measure, sums)
-            case CountValues():
+            case CountValues() | SumValues():
                 self._add_values(measure, sums)
             case UnitTotals():
                 self._add_totals(measure, sums)
@@ -119,15 +121,21 @@ class Totals:
             clamped = max(measure.low, min(measure.high, total))
             sums[group] += row_weight(measure.weight, groups[unit]) * clamped
 
-    def _add_values(self, measure: CountValues, sums: list[int]) -> None:
-        """Count different values in each group, of what is kept of each unit's."""
-        pairs = (
-            (unit, (group, value))
-            for unit, group, value in self._told(measure)
-            if group is not None and value is not None
-        )
-        for group, _ in {told for _, told in self._kept(measure, pairs)}:
-            sums[group] += 1
+    def _add_values(self, measure: OfValues, sums: list[int]) -> None:
+        """Add up over the different values in each group that count."""
+        (value,), codes = measure.values, {}
+        pairs = []
+        for unit, group, row in self._met(measure.condition):
+            told = group, evaluate(value, row)
+            if None not in told:
+                pairs.append((unit, told))
+                codes[told] = prod(int(code_of(code, row)) for code in measure.factors)
+        limit, type_ = measure.weight.limit, value.type
+        counted: Iterable[tuple[Value, ...]] = codes
+        if not self._single:
+            counted = placed_with_units(pairs, limit, self._secret, type_)
+        for group, value in counted:
+            sums[group] += codes[group, value]
 
     def counts(self, measure: Candidates) -> Integers:
         """Return the number of units of each value, in an order of chance."""
@@ -143,24 +151,12 @@ class Totals:
 
     def _candidates(self, measure: Candidates) -> Counter[Value]:
         """Count the units of each value, of what is kept of each unit's."""
-        pairs = (
-            (unit, (value,))
-            for unit, _, value in self._told(measure)
-            if is_nameable(value, measure)
-        )
-        return Counter(value for _, (value,) in self._kept(measure, pairs))
-
-    def _told(
-        self, measure: CountValues | Candidates
-    ) -> Iterator[tuple[Value, int | None, Value]]:
-        for unit, group, row in self._met(measure.condition):
-            yield unit, group, evaluate(measure.value, row)
-
-    def _kept(self, measure: CountValues | Candidates, pairs: Pairs) -> Pairs:
-        if self._single:
-            return pairs
-        type_ = measure.value.type
-        return kept_of_units(pairs, measure.weight.limit, self._secret, type_)
+        told = ((u, evaluate(measure.value, row)) for u, _, row in self._met(measure.condition))
+        pairs: Pairs = ((unit, (value,)) for unit, value in told if is_nameable(value, measure))
+        if not self._single:
+            limit, type_ = measure.weight.limit, measure.value.type
+            pairs = kept_of_units(pairs, limit, self._secret, type_)
+        return Counter(value for _, (value,) in pairs)
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]

@@ -59,7 +59,7 @@ _TYPES = frozenset(
 )
 SUM_FUNCTIONS = frozenset(
     {"*", "+", "-", "//", ">>", "count", "count_star", "greatest", "least", "nullif", "sum"}
-    | {"concat_ws", "enum_code", "getvariable", "row_number", "sha256"}
+    | {"concat_ws", "enum_code", "getvariable", "list", "min", "row_number", "sha256"}
 )
 """What adds rows up."""
 ROW_FUNCTIONS = engine_functions() | {
