@@ -126,7 +126,14 @@ def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrat
 _INTEGERS = _grown(
     st.sampled_from(["i", "n"])
     | st.sampled_from(
-        ["LEAST(n,7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b,i,n)"]
+        [
+            "LEAST(n,7)",
+            "YEAR(at)",
+            "LENGTH(s)",
+            "CAST(d AS INTEGER)",
+            "CAST(n AS SMALLINT)",
+            "IF(b,i,n)",
+        ]
     )
     | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
     ["+", "-", "*", "//", "%"],

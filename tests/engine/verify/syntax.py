@@ -53,7 +53,17 @@ _OPERATORS = frozenset(
 )
 _TYPES = frozenset(
     {
-        *("BIGINT", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "HUGEINT", "INTEGER", "INTERVAL"),
+        *(
+            "BIGINT",
+            "BOOLEAN",
+            "DATE",
+            "DECIMAL",
+            "DOUBLE",
+            "FLOAT",
+            "HUGEINT",
+            "INTEGER",
+            "INTERVAL",
+        ),
         *("TIMESTAMP", "VARCHAR"),
     }
 )
