@@ -126,7 +126,14 @@ def _grown(base: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrat
 _INTEGERS = _grown(
     st.sampled_from(["i", "n"])
     | st.sampled_from(
-        ["LEAST(n,7)", "YEAR(at)", "LENGTH(s)", "CAST(d AS INTEGER)", "IF(b,i,n)"]
+        [
+            "LEAST(n,7)",
+            "YEAR(at)",
+            "LENGTH(s)",
+            "CAST(d AS INTEGER)",
+            "CAST(n AS SMALLINT)",
+            "IF(b,i,n)",
+        ]
     )
     | _literal([0, 1, -1, 2, 7, 100, 2**53 + 1, _LONG, 10**20]),
     ["+", "-", "*", "//", "%"],
@@ -222,6 +229,7 @@ _VARIANCES = st.sampled_from(
 _MECHANISMS = st.sampled_from(
     ["", "", ", mechanism='laplace'", ", mechanism='gaussian', delta=1e-6"]
 )
+_SOME = st.sampled_from(["", "", "DISTINCT "])
 _COUNTED = st.just("*") | st.sampled_from(list(_CELLS)) | _NUMBERS | CONDITIONS
 
 
@@ -232,10 +240,10 @@ def _additive(draw: st.DrawFn) -> str:
         | st.just("COUNT(DISTINCT unit")
         | st.builds("COUNT(DISTINCT {}".format, _COUNTED.filter(lambda told: told != "*"))
         | st.builds("COUNT_IF({}".format, CONDITIONS)
-        | st.builds("SUM({}".format, _BOUNDED)
-        | st.builds("{}({}".format, st.sampled_from(["AVG", "MEAN"]), _BOUNDED)
+        | st.builds("SUM({}{}".format, _SOME, _BOUNDED)
+        | st.builds("{}({}{}".format, st.sampled_from(["AVG", "MEAN"]), _SOME, _BOUNDED)
         | st.builds("PROPORTION({}".format, CONDITIONS)
-        | st.builds("{}({}".format, _VARIANCES, _BOUNDED)
+        | st.builds("{}({}{}".format, _VARIANCES, _SOME, _BOUNDED)
     )
     return call + draw(_MECHANISMS)
 
@@ -265,7 +273,7 @@ _LIMITS = ["", "", ", max_rows_contributed=3", ", max_rows_contributed=60"]
 
 def _per_group(call: str) -> list[str]:
     """Return the bounds per group that a call takes."""
-    if call.startswith("COUNT(DISTINCT"):
+    if "(DISTINCT" in call:
         return [", max_groups_contributed=2"] if call.startswith("COUNT(DISTINCT unit") else []
     if not call.startswith(("COUNT", "SUM")):
         return []

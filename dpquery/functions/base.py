@@ -144,8 +144,13 @@ class Facts:
         asked = options.max_groups_contributed or options.max_rows_contributed
         return min(asked or policy.groups or self.limit(call), self.cells)
 
-    def shown(self, call: Call) -> Weight:
-        """Return how many different values of one unit count, each in full."""
+    def shown(self, call: Call, size: int = 1) -> Weight:
+        """Return how many different values one unit stands for, each in full.
+
+        Raises:
+            PlanRefused: DPQ404 the sums of so large values would not fit; DPQ407 nobody says.
+        """
+        self._scale(call, size)
         if not self.weighted:
             return Weight()
         return Weight(self.limit(call), search=call.options.rows_search)

@@ -29,7 +29,14 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.quantize import code_of, number_type
 from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
-from dpquery.ir.measures import CountRows, CountUnits, CountValues, SumCodes, UnitTotals
+from dpquery.ir.measures import (
+    CountRows,
+    CountUnits,
+    CountValues,
+    SumCodes,
+    SumValues,
+    UnitTotals,
+)
 from dpquery.ir.query import Call
 
 
@@ -150,10 +157,17 @@ def _units(call: Call, facts: Facts) -> AdditiveRelease:
 
 
 def _values(call: Call, facts: Facts) -> AdditiveRelease:
-    """Count different values: a unit shows as many of its own as rows of it count.
+    """Count different values: a unit stands for as many of its own as rows of it count."""
+    _refuse_groups(call)
+    measure = CountValues(facts.shown(call), call.inputs[0].expr, call.condition)
+    return additive(call, facts, measure, Fraction(1), INTEGER)
+
+
+def _refuse_groups(call: Call) -> None:
+    """Refuse bounds of groups where different values count.
 
     Raises:
-        NameRefused: DPQ206 bounds of groups.
+        NameRefused: DPQ206.
     """
     for span in (call.options.group_bounds_span, call.options.max_groups_span):
         if span is not None:
@@ -163,8 +177,6 @@ def _values(call: Call, facts: Facts) -> AdditiveRelease:
                 span,
                 "max_rows_contributed limits the values that a unit shows, in all groups.",
             )
-    measure = CountValues(facts.shown(call), call.inputs[0].expr, call.condition)
-    return additive(call, facts, measure, Fraction(1), INTEGER)
 
 
 COUNT = DPFunction(
@@ -195,11 +207,16 @@ COUNT_IF = DPFunction(
 #
 # Sensitivity: a unit's weights add up to at most limit * scale and each code is at most
 # `size` in size, so the sum moves by no more than the product. A sum of doubles would
-# depend on the order of rows; a sum of codes does not.
+# depend on the order of rows; a sum of codes does not. Of different values, one unit adds at
+# most `limit`, and each counts once whoever has it.
 
 
 def _sum(call: Call, facts: Facts) -> AdditiveRelease:
     code = code_of(call, origin_at_low=False)
+    if call.distinct:
+        _refuse_groups(call)
+        values = SumValues(facts.shown(call, code.size), code, 1, call.condition)
+        return additive(call, facts, values, code.grid, number_type(code.expr))
     totals = totals_of(call, facts, code, call.condition)
     measure = totals or SumCodes(facts.weight(call, code.size), code, 1, call.condition)
     unit = code.grid / measure.weight.scale
@@ -208,8 +225,8 @@ def _sum(call: Call, facts: Facts) -> AdditiveRelease:
 
 SUM = DPFunction(
     name="DP_SUM",
-    summary="The sum of the argument, clamped to its bounds.",
-    positional=(Expression(Takes.NUMBER),),
+    summary="The sum of the argument, or of its different values, clamped to its bounds.",
+    positional=(Expression(Takes.NUMBER, distinct=True),),
     gives=Gives.SUM,
     parameters=(*COMMON, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,

@@ -37,9 +37,9 @@ class Covariance:
         s00, s10, s01, s11 = sums
         return double(basis.width * (s00 * s11 - s10 * s01) / sum(sums, Fraction(0)) ** 2)
 
-    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
         """A row in a corner of the bounds moves it by as much as both ranges allow."""
-        return f"± {significant(share * width)}{times} over 1,000 rows"
+        return f"± {significant(share * width)}{times} over 1,000 {of}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis

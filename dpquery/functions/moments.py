@@ -6,7 +6,8 @@ products of the one's polynomials and the other's are so too, and add up to the 
 unit moves the whole vector by at most its weight times that in L1 norm, whatever its values:
 each sum gets noise for the whole epsilon, and nothing is split. The scale of the noise is added
 to what is divided by, so that an empty input gives the middle of the bounds and nothing is
-divided by zero.
+divided by zero. Of different values (DISTINCT), each counts once whoever has it, and one unit
+adds at most so many of them.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
+    CountValues,
     SumCodes,
     SumProducts,
+    SumValues,
     Weight,
     simplex_l2_sensitivity,
     simplex_sensitivity,
@@ -81,8 +84,8 @@ class Shape(Protocol):
         """Return the value."""
         ...
 
-    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
-        """Return what noise of such a share of a thousand rows does to the value.
+    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+        """Return what noise of such a share of a thousand rows, or values, does to the value.
 
         Where the bounds are not known yet, `times` names their distance, and `width` is 1.
         """
@@ -177,15 +180,16 @@ class BernsteinRelease(Release):
         return Basis(self.low, self.width, row)
 
     def describe(self, *, waiting: bool) -> Words:
-        """Return the amounts in rows, and what they do to a mean or variance of 1,000 rows."""
+        """Return the amounts in rows or values, and what they do to those of 1,000 of them."""
         row, scale = self._basis.row, self.mechanism.scale_shown
         _, high = self.mechanism.interval(0, LEVEL)
+        what = "value" if isinstance(self.measures[-1], SumValues) else "row"
         share = max(Fraction(high), scale) / row / 1000  # at least what damps it
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
         return Words(
-            f"{counted(self.distance / row, 'row')}, in each sum",
-            f"{counted(scale / row, 'row')}, in each sum",
-            self.shape.error(share, width, times),
+            f"{counted(self.distance / row, what)}, in each sum",
+            f"{counted(scale / row, what)}, in each sum",
+            self.shape.error(share, width, times, f"{what}s"),
         )
 
 
@@ -202,18 +206,25 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     """Plan a release of Bernstein sums of what a call is asked about."""
     codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
-    weight, condition = facts.weight(call, prod(tops)), call.condition
+    weigh = facts.shown if call.distinct else facts.weight
+    weight, condition = weigh(call, prod(tops)), call.condition
     for code in reversed(codes):
         condition = both(present(code.expr), condition)
-    sums = tuple(
-        _moments(weight, codes, shape, condition if len(codes) > 1 else call.condition)
-    )
+    sums: tuple[SumCodes | SumProducts, ...]
+    count: CountRows | CountValues = CountRows(weight, condition)
+    if call.distinct:
+        code, degree = codes[0], shape.degrees[0]
+        count = CountValues(weight, code.expr, call.condition)
+        sums = tuple(SumValues(weight, code, d + 1, call.condition) for d in range(degree))
+    else:
+        own = condition if len(codes) > 1 else call.condition
+        sums = tuple(_moments(weight, codes, shape, own))
     l1 = simplex_sensitivity(sums[-1], facts.neighbours)
     l2 = simplex_l2_sensitivity(sums[-1], facts.neighbours)
     noise = additive_noise(call, l1, l2)
     low = codes[0].low * codes[0].grid
     width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
-    measures = (CountRows(weight, condition), *sums)
+    measures = (count, *sums)
     distance = l1 if noise.norm == 1 else l2
     return BernsteinRelease(call.function, measures, distance, noise, DOUBLE, shape, low, width)
 
@@ -285,12 +296,12 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     options = call.options
     if options.delta is not None:
         raise needless(call, options.delta_span)
-    if facts.weighted:
+    if facts.weighted or call.distinct:
         raise refusal(
             "DPQ404",
             f"{call.function} with mechanism='{options.mechanism}' is of whole rows",
             options.mechanism_span,
-            "a unit may have several rows",
+            "of different values" if call.distinct else "a unit may have several rows",
             (
                 "the loss of this mechanism is proven for one row per unit;",
                 "that of Laplace noise holds everywhere, and it is more exact.",
@@ -320,9 +331,9 @@ class Mean:
         below, above = sums
         return double(basis.low + basis.width * above / (below + above))
 
-    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
         """A mean runs from bound to bound."""
-        return f"± {significant(share * width)}{times} over 1,000 rows"
+        return f"± {significant(share * width)}{times} over 1,000 {of}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -346,8 +357,8 @@ def _plan(call: Call, facts: Facts) -> Release:
 
 AVG = DPFunction(
     name="DP_AVG",
-    summary="The mean of the argument, clamped to its bounds.",
-    positional=(Expression(Takes.NUMBER),),
+    summary="The mean of the argument, or of its different values, clamped to its bounds.",
+    positional=(Expression(Takes.NUMBER, distinct=True),),
     parameters=(*COMMON, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
@@ -398,7 +409,7 @@ class Spread:
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
         return self._shown(share, basis.width, total / basis.row)
 
-    def error(self, share: Fraction, width: Fraction, times: str = "") -> str:
+    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
         """A variance goes with the square of the distance between the bounds.
 
         A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
@@ -406,13 +417,13 @@ class Spread:
         squared = share * width * width
         if not self.root:
             power = ", squared," if times else ""
-            return f"± {significant(squared)}{times}{power} over 1,000 rows"
+            return f"± {significant(squared)}{times}{power} over 1,000 {of}"
         most = significant(_root(squared))
         if times:
-            return f"at most {most}{times} over 1,000 rows"
+            return f"at most {most}{times} over 1,000 {of}"
         usual = width / 4
         off = significant(_root(usual**2 + squared) - usual)
-        return f"± {off} over 1,000 rows that deviate by {significant(usual)}, at most {most}"
+        return f"± {off} over 1,000 {of} that deviate by {significant(usual)}, at most {most}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -464,7 +475,7 @@ def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFuncti
     return DPFunction(
         name=name,
         summary=summary,
-        positional=(Expression(Takes.NUMBER),),
+        positional=(Expression(Takes.NUMBER, distinct=True),),
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
         plan=lambda call, facts: bernstein(call, facts, shape),

@@ -185,10 +185,11 @@ class UnitTotals(_Measured):
 
 @dataclass(frozen=True, slots=True)
 class CountValues(_Measured):
-    """How many different values there are, where a unit shows at most `limit` of its own.
+    """How many different values there are, where a unit stands for at most `limit` of its own.
 
-    What is counted is pairs of a group and a value; which of a unit's pairs are kept is decided
-    by a keyed hash of unit, group and value.
+    What is counted is pairs of a group and a value. Which ones count: the pairs are put in the
+    order of a keyed hash of group and value, and one counts if all that count before it, and
+    it, can be given to units that have them, at most `limit` to each.
     """
 
     value: Expr
@@ -198,6 +199,21 @@ class CountValues(_Measured):
     def values(self) -> tuple[Expr, ...]:
         """The one expression."""
         return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
+class SumValues(SumCodes):
+    """The sum of code^degree over the different values of an expression that count.
+
+    Those are the pairs that `CountValues` counts with the same limit and condition.
+    """
+
+    of_rows = False
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The expression that the code is of."""
+        return (self.code.expr,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +243,11 @@ Measure = (
     | Histogram
     | UnitTotals
     | CountValues
+    | SumValues
     | Candidates
 )
+OfValues = CountValues | SumValues
+"""Measures of the different values that units have together."""
 Requested = Histogram | Candidates
 """Measures that are asked for while the scan is open, instead of being one integer a group."""
 
@@ -248,10 +267,24 @@ Requested = Histogram | Candidates
 # weighted by the number of the unit's groups instead, and adds up to limit * scale in the
 # same way.
 #
-# What tells values apart takes at most `limit` pairs of a group and a value from each unit,
-# and looks at no other unit to choose them. One more unit makes at most so many more values
-# occur, each in one group, or be had by one unit more. That a value is made of several
-# expressions changes nothing: which combinations a unit has follows from its own rows.
+# Candidates takes at most `limit` values from each unit, and looks at no other unit to choose
+# them: one more unit has at most so many. That a value is made of several expressions changes
+# nothing: which combinations a unit has follows from its own rows.
+#
+# The pairs that CountValues counts only become more with one more unit, and at most `limit`
+# more. Say that each unit has `limit` slots, and let r(A) be how many of the pairs A can stand
+# in slots of units that have them. Put in their order, a pair counts if it makes r larger (by 1
+# then), so r of all pairs is how many count. Take one slot more, and r'; r' is r or r + 1. It
+# is to be shown that what counted counts still: if r(A + e) = r(A) + 1, r'(A + e) = r'(A) + 1.
+# Otherwise r'(A + e) = r'(A) = r(A) + 1. Let M place that many of A + e in the old slots, and
+# M' that many of A in all; then M places e, and M' fills the new slot. Among the paths in which
+# edges of M and M' alternate, one starts at e, with M, and one ends at the new slot, with M'.
+# They are not the same: from a pair to a slot the number of edges is odd, so that the first and
+# the last are both of M. If the path from e ends at a slot, exchanging its edges in M' places
+# r(A) + 2 of A + e, more than r'(A + e). If it ends at a pair, exchanging them in M places
+# r(A) + 1 of A in the old slots, more than r(A). So sums over the pairs that count move by at
+# most `limit` times the largest number, in whatever groups; and where a unit is replaced, the
+# pairs that count without both are among those of either.
 #
 # Replacing a unit takes one contribution away and adds another. Without groups both lie in
 # one range, and the measure moves by no more than its width; with groups the two can stand
@@ -334,9 +367,9 @@ def _width(measure: UnitTotals) -> int:
 def simplex_sensitivity(measure: SumCodes | SumProducts, neighbours: Neighbours) -> int:
     """Return the sensitivity of the Bernstein sums of which a measure is the highest moment.
 
-    Its factors are codes from 0 to `size`. For every row the sums are nonnegative and add up to
-    the product of these sizes. So the vector moves by the unit's weight times that in L1 norm;
-    replacing a unit moves it by twice as much.
+    Its factors are codes from 0 to `size`. For every row, or different value, the sums are
+    nonnegative and add up to the product of these sizes. So the vector moves by the unit's
+    weight times that in L1 norm; replacing a unit moves it by twice as much.
     """
     twice = 2 if neighbours is Neighbours.SUBSTITUTE else 1
     return twice * measure.weight.total * prod(max(code.size, 1) for code in measure.factors)

@@ -145,8 +145,8 @@ def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
         return "helps to find at most {} value{}", "more of its values do not count for that"
     if measure.values:
         return (
-            "counts with at most {} different value{}",
-            f"a {unit} with more is under-counted",
+            "stands for at most {} different value{}",
+            f"a value is left out where each {unit} that has it stands for others",
         )
     if isinstance(measure, CountUnits | UnitTotals):
         return "counts in at most {} group{}", f"a {unit} in more is under-counted in each"
@@ -312,10 +312,12 @@ def _deciding(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, Expr]]:
         elif isinstance(node, PerUnit):
             yield from (("groups", key.expr) for key in node.keys)
     yield from (("groups", key.expr) for key in scan.keys)
+    added = {code.expr for measure in one.release.measures for code in measure.codes}
     for measure in one.release.measures:
         if measure.condition is not None:
             yield "conditions", measure.condition
-        yield from (("expressions", value) for value in measure.values)
+        told = (value for value in measure.values if value not in added)
+        yield from (("expressions", value) for value in told)
         for code in measure.codes:
             if code.expr.type == BOOLEAN:
                 yield "conditions", code.expr

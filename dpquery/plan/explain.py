@@ -331,7 +331,10 @@ def _shown(measure: Measure, call: Call, groups: int | None) -> str:
     whose = "from the policy" if asked == (None, None) else "from the query"
     if isinstance(measure, Candidates) and asked == (None, None) and groups is None:
         whose = "unless the query says more"
-    return f"at most {limit} of a unit, by a keyed hash ({whose})"
+    chosen = (
+        "by a keyed hash" if isinstance(measure, Candidates) else "as many in all as can be"
+    )
+    return f"at most {limit} of a unit, {chosen} ({whose})"
 
 
 def _end(measure: UnitTotals, end: int) -> object:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from struct import Struct
 
 from dpquery.core.types import DATE, UNKNOWN, Interval, Kind, decimal_value
 from dpquery.ir.expr import Apply, Expr, longest_of
 from dpquery.rowfunctions.base import (
+    DOUBLES,
+    INTEGERS,
     MOMENTS,
     TO_DATE,
+    TO_DOUBLE,
     TO_INTEGER,
     TO_TEXT,
     TO_TIMESTAMP,
@@ -36,6 +40,9 @@ from dpquery.rowfunctions.numeric import (
 
 _DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LONGEST_NUMBER = 48
+_FLOAT = Struct("<f")
+_LARGEST = Fraction(2**128 - 2**104)
+"""The largest number of 32 bits."""
 
 
 def _integer(call: Apply, value: Value) -> Value:
@@ -102,6 +109,33 @@ def _moment(value: Value, argument: Expr) -> Value:
     return value * DAY if argument.type == DATE else value
 
 
+def _narrowed(call: Apply, value: Value, low: int, high: int) -> Value:
+    return value if low <= value <= high else None
+
+
+def _narrow_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
+    """Return the part of a range that is kept; an end that nobody chose stays unknown."""
+    known, *ends = ranges
+    low, high = (end.low for end in ends)
+    assert low is not None  # noqa: S101 - literals
+    assert high is not None  # noqa: S101
+    return mapped(known, lambda end: min(max(end, low), high))
+
+
+def _single(value: float) -> float | None:
+    """Return the nearest number of 32 bits; None where it is too large for one."""
+    try:
+        found: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
+    except OverflowError:
+        return None
+    return found
+
+
+def _single_end(end: Fraction) -> Fraction:
+    found = _single(float(max(-_LARGEST, min(_LARGEST, end))))
+    return Fraction(0 if found is None else found)
+
+
 FUNCTIONS = (
     RowFunction(
         name="TO_INTEGER",
@@ -123,6 +157,32 @@ FUNCTIONS = (
         limits=WHOLE,
         dense=True,
         repeats=3,
+    ),
+    RowFunction(
+        name="TO_NARROW",
+        summary="An integer of fewer bits, signed or not; one that is out of its range is NULL",
+        example="CAST(age AS UTINYINT)",
+        parameters=(INTEGERS, INTEGERS, INTEGERS),
+        written=False,
+        result=TO_INTEGER,
+        meaning=_narrowed,
+        written_as=lambda _, text, *ends: (
+            f"CASE WHEN {text} BETWEEN {' AND '.join(ends)} THEN {text} END"
+        ),
+        range=_narrow_range,
+        dense=True,
+        repeats=2,
+    ),
+    RowFunction(
+        name="TO_FLOAT",
+        summary="The nearest number of 32 bits, as a double",
+        example="CAST(bonus AS FLOAT)",
+        parameters=(DOUBLES,),
+        written=False,
+        result=TO_DOUBLE,
+        meaning=lambda _, value: _single(value),
+        written_as=lambda _, text: f"CAST(TRY_CAST({text} AS FLOAT) AS DOUBLE)",
+        range=lambda _, ranges: mapped(ranges[0], _single_end),
     ),
     RowFunction(
         name="TO_TEXT",

@@ -40,6 +40,7 @@ from dpquery.ir.measures import (
     Measure,
     SumCodes,
     SumProducts,
+    SumValues,
     TableWeight,
     UnitTotals,
 )
@@ -197,6 +198,8 @@ def measured(measure: Measure) -> str:
             return "count_rows"
         case CountUnits():
             return "count_units"
+        case SumValues(code=code, degree=degree):
+            return f"sum_values {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
         case SumCodes(code=code, degree=degree):
             return f"sum_grid {coded(code)}" + (f" ^ {degree}" if degree > 1 else "")
         case SumProducts(factors=factors):

@@ -136,8 +136,8 @@ def test_a_fault_does_not_quote_the_secret_of_the_ledger(
     """Nor could it: DuckDB quotes the text of a query, and the secret is in none."""
     path = write(tmp_path / "t.parquet", unit=[1], x=[1], s=["a"])
     policy, log = policy_of(private_table([path], [X, Column("s", TEXT)])), tmp_path / "faults"
-    chosen = scan.chosen_sql
-    monkeypatch.setattr(scan, "chosen_sql", lambda *a: chosen(*a).replace("sha256", "absent"))
+    hashed = scan.hashed_sql
+    monkeypatch.setattr(scan, "hashed_sql", lambda *a: hashed(*a).replace("sha256", "absent"))
     monkeypatch.setattr(private.Verifier, "require", lambda *_: None)
     plan = planned(policy, text)
     receipt, asked = receipt_for(plan), plan.frontiers[0].scan
@@ -153,6 +153,19 @@ def test_a_fault_does_not_quote_the_secret_of_the_ledger(
     assert "LINE 1" in line["fault"]
     assert SECRET[:8] not in line["fault"]
     opened.close()
+
+
+def test_placing_values_takes_no_longer_than_a_query_may(tmp_path: Path, monkeypatch):
+    """A clock that stands at the end of all time is that of a scan that takes too long."""
+    path = write(tmp_path / "t.parquet", unit=[1, 1], x=[1, 2])
+    log, clock = tmp_path / "faults", iter([0.0, 1e9])
+    monkeypatch.setattr(private, "monotonic", lambda: next(clock))
+    with world("duckdb", private_table([path], [X]), log) as small:
+        plan = planned(small.policy, "SELECT DP_COUNT(DISTINCT x, eps=1) FROM t")
+        receipt = receipt_for(plan)
+        failure = failure_of(lambda: small.engine.open(plan.frontiers[0].scan, receipt, 0))
+    assert text_of(failure) == CONSTANT
+    assert "TimeoutError" in log.read_text("utf-8")
 
 
 WRONG = {

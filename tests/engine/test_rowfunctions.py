@@ -199,6 +199,8 @@ MEANT = {
     "LAST_DAY": ["LAST_DAY(day)", "LAST_DAY(far)", "LAST_DAY(at)"],
     "TO_INTEGER": ["CAST(d AS INTEGER)", "f::BIGINT", "TRY_CAST(t AS INTEGER)", "m::INTEGER",
                    "w::INT", "b::INTEGER", "CAST(d / 3 AS BIGINT)", "CAST(ROUND(f) AS BIGINT)"],
+    "TO_NARROW": ["n::TINYINT", "d::UTINYINT", "f::INTEGER", "t::SMALLINT", "n::UINTEGER"],
+    "TO_FLOAT": ["f::FLOAT", "d::REAL", "CAST(i AS FLOAT)", "n::FLOAT", "(f * 1e-30)::FLOAT"],
     "TO_TEXT": ["CAST(i AS TEXT)", "n::VARCHAR", "m::TEXT", "w::TEXT", "b::TEXT", "day::TEXT",
                 "far::TEXT"],
     "TO_DATE": ["at::DATE", "CAST(late AS DATE)"],

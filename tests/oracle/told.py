@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from hashlib import sha256
+from itertools import product
 
 from dpquery.core.types import Kind, Type
 from dpquery.engine.base import nameable
@@ -29,10 +30,40 @@ def kept_of_units(pairs: Pairs, limit: int, secret: str, *types: Type) -> Pairs:
             yield unit, told
 
 
-def _order(secret: str, unit: Value, told: tuple[Value, ...], types: Sequence[Type]) -> object:
+def placed_with_units(
+    pairs: Pairs, limit: int, secret: str, *types: Type
+) -> Iterator[tuple[Value, ...]]:
+    """Return the things that count, where a unit stands for at most so many of its own.
+
+    They are put in the order of a keyed hash. One counts if there is a way to give it, and all
+    that count before it, to units.
+    """
+    owners: defaultdict[tuple[Value, ...], set[Value]] = defaultdict(set)
+    for unit, told in pairs:
+        owners[told].add(unit)
+    given: dict[tuple[Value, int], tuple[Value, ...]] = {}
+
+    def give(told: tuple[Value, ...], passed: set[tuple[Value, int]]) -> bool:
+        """Give a thing to a unit, from which another may first be moved to one more."""
+        for slot in product(sorted(owners[told]), range(limit)):
+            if slot not in passed:
+                passed.add(slot)
+                if slot not in given or give(given[slot], passed):
+                    given[slot] = told
+                    return True
+        return False
+
+    for told in sorted(owners, key=lambda told: _order(secret, None, told, types)):
+        if give(told, set()):
+            yield told
+
+
+def _order(
+    secret: str, unit: Value | None, told: tuple[Value, ...], types: Sequence[Type]
+) -> object:
     """Return the hash, and for equal ones the values: NULL, which it passes over, is last."""
     numbers, values = told[: len(told) - len(types)], told[len(told) - len(types) :]
-    texts = [secret, str(unit), *map(str, numbers)]
+    texts = [secret, *([] if unit is None else [str(unit)]), *map(str, numbers)]
     written = zip(values, types, strict=True)
     texts += [_text(value, type_) for value, type_ in written if value is not None]
     hashed = sha256("|".join(texts).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -18,8 +18,10 @@ from dpquery.ir.measures import (
     GroupRequest,
     Histogram,
     Measure,
+    OfValues,
     SumCodes,
     SumProducts,
+    SumValues,
     TableWeight,
     Told,
     UnitTotals,
@@ -29,7 +31,7 @@ from dpquery.ir.query import Key, Scan, leading
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import Value, scalar
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
-from tests.oracle.told import Pairs, is_nameable, kept_of_units
+from tests.oracle.told import Pairs, is_nameable, kept_of_units, placed_with_units
 from tests.oracle.values import code_of
 
 
@@ -71,7 +73,7 @@ class Totals:
         match measure:
             case CountUnits():
                 self._add_units(measure, sums)
-            case CountValues():
+            case CountValues() | SumValues():
                 self._add_values(measure, sums)
             case UnitTotals():
                 self._add_totals(measure, sums)
@@ -120,15 +122,21 @@ class Totals:
             clamped = max(measure.low, min(measure.high, total))
             sums[group] += row_weight(measure.weight, groups[unit]) * clamped
 
-    def _add_values(self, measure: CountValues, sums: list[int]) -> None:
-        """Count different values in each group, of what is kept of each unit's."""
-        pairs = (
-            (unit, (group, value))
-            for unit, group, (value,) in self._told(measure)
-            if group is not None and value is not None
-        )
-        for group, _ in {told for _, told in self._kept(measure, pairs)}:
-            sums[group] += 1
+    def _add_values(self, measure: OfValues, sums: list[int]) -> None:
+        """Add up over the different values in each group that count."""
+        (value,), codes = measure.values, {}
+        pairs = []
+        for unit, group, row in self._met(measure.condition):
+            told = group, evaluate(value, row)
+            if None not in told:
+                pairs.append((unit, told))
+                codes[told] = prod(int(code_of(code, row)) for code in measure.factors)
+        limit, type_ = measure.weight.limit, value.type
+        counted: Iterable[tuple[Value, ...]] = codes
+        if not self._single:
+            counted = placed_with_units(pairs, limit, self._secret, type_)
+        for group, value in counted:
+            sums[group] += codes[group, value]
 
     def counts(self, measure: Candidates) -> Integers:
         """Return the number of units of each value, in an order of chance."""
@@ -145,22 +153,15 @@ class Totals:
 
     def _candidates(self, measure: Candidates) -> Counter[tuple[Value, ...]]:
         """Count the units of each value, of what is kept of each unit's."""
-        pairs = (
-            (unit, told) for unit, _, told in self._told(measure) if is_nameable(told, measure)
+        told = (
+            (unit, tuple(evaluate(expr, row) for expr in measure.values))
+            for unit, _, row in self._met(measure.condition)
         )
-        return Counter(told for _, told in self._kept(measure, pairs))
-
-    def _told(
-        self, measure: CountValues | Candidates
-    ) -> Iterator[tuple[Value, int | None, tuple[Value, ...]]]:
-        for unit, group, row in self._met(measure.condition):
-            yield unit, group, tuple(evaluate(expr, row) for expr in measure.values)
-
-    def _kept(self, measure: CountValues | Candidates, pairs: Pairs) -> Pairs:
-        if self._single:
-            return pairs
-        types = [expr.type for expr in measure.values]
-        return kept_of_units(pairs, measure.weight.limit, self._secret, *types)
+        pairs: Pairs = ((unit, one) for unit, one in told if is_nameable(one, measure))
+        if not self._single:
+            types = [expr.type for expr in measure.values]
+            pairs = kept_of_units(pairs, measure.weight.limit, self._secret, *types)
+        return Counter(one for _, one in pairs)
 
     def histograms(
         self, measure: Histogram, requests: Sequence[GroupRequest]

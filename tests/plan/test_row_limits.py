@@ -243,7 +243,8 @@ def test_where_nothing_is_cut_the_interval_is_of_the_exact_value(session):
         ),
         (
             "DP_COUNT(DISTINCT w, eps=9, max_rows_contributed=2) FROM t",
-            "each u counts with at most 2 different values; a u with more is under-counted; ±",
+            "each u stands for at most 2 different values; a value is left out where each u "
+            "that has it stands for others; ±",
         ),
         (
             "DP_SUM(v, eps=9, contribution_bounds_per_group=[0, 5]) FROM s",

@@ -6,6 +6,10 @@ not before; connecting reads no private file (I1, I3).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
+from time import monotonic
+
 import duckdb
 
 from dpquery.budget.ledger.charge import Receipt
@@ -34,11 +38,15 @@ from dpquery.engine.files import (
     state_of,
     unwatched,
 )
-from dpquery.ir.measures import Histogram
+from dpquery.engine.matching import Slots
+from dpquery.ir.measures import Histogram, Measure, OfValues
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.policy.schema import file_misfits
+
+FETCHED = 1024
+"""Rows that are taken from the engine at a time."""
 
 
 class DuckDBEngine:
@@ -135,6 +143,9 @@ class DuckDBEngine:
             for cell, *sums in execute(connection, query).fetchall():
                 for measure, value in zip(measures, sums, strict=True):
                     values[measure][cell] += int(value)  # many values can be of one group
+        for of_values, query in sql.contested() if scan.cells else ():
+            self._verifier.require(sql, query)
+            self._add_placed(values, of_values, connection, query)
         require_unchanged(tables, before)
         for table in tables:  # what could not be read is no first state
             self._watch(table, before[table.name], receipt)
@@ -150,6 +161,30 @@ class DuckDBEngine:
         for name in wanted - self._derived:
             load(connection, name, self._public.rows(name))
         self._derived = wanted
+
+    def _add_placed(
+        self,
+        values: Mapping[Measure, list[int]],
+        measures: Sequence[OfValues],
+        connection: duckdb.DuckDBPyConnection,
+        query: str,
+    ) -> None:
+        """Add the values that can be given to units, each to as few as may stand for it.
+
+        Raises:
+            TimeoutError: that takes longer than one query may.
+        """
+        slots, until = Slots(measures[0].weight.limit), monotonic() + self._limits.seconds
+        codes = [*dict.fromkeys(code for measure in measures for code in measure.codes)]
+        rows = execute(connection, query)
+        while batch := rows.fetchmany(FETCHED):
+            for cell, *found, units in batch:
+                if slots.place(units):
+                    known = dict(zip(codes, map(int, found), strict=True))
+                    for m in measures:
+                        values[m][cell] += prod(known[code] for code in m.factors)
+                if monotonic() > until:
+                    raise TimeoutError
 
     def _place(self, scan: Scan, table: Table, state: Fingerprint) -> Place:
         """Return where the scan reads: from memory what was asked for before."""

@@ -29,9 +29,9 @@ from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
-    CountValues,
     Histogram,
     Measure,
+    OfValues,
     Requested,
     TableWeight,
     UnitTotals,
@@ -80,13 +80,25 @@ class ScanSQL:
             found.append((self._of_rows, self._sums()))
         if self._of_pairs:
             found.append((self._of_pairs, self._over_pairs()))
-        found += [((m,), self._different(m)) for m in self.summed if isinstance(m, CountValues)]
-        return found
+        of_values = self._free if self._several else self._different
+        return [*found, *((measures, of_values(measures)) for measures in self._of_values)]
+
+    def contested(self) -> list[tuple[tuple[OfValues, ...], str]]:
+        """Write the queries for the values that may count or not, and whose they are.
+
+        A query gives one row per group and value, in the order in which they are placed: the
+        group, the codes of the measures, and the units.
+        """
+        if not self._several:
+            return []
+        return [(measures, self._contested(measures)) for measures in self._of_values]
 
     def whole(self) -> list[str]:
         """Write the queries that are run as they are; histograms are asked for in ranges."""
         found = [m for m in self.scan.measures if isinstance(m, Candidates)]
-        return [*(query for _, query in self.queries()), *map(self.candidates, found)]
+        summed = [query for _, query in self.queries()]
+        contested = [query for _, query in self.contested()]
+        return [*summed, *contested, *map(self.candidates, found)]
 
     def candidates(self, measure: Candidates) -> str:
         """Write how many units have each value: what makes it, t0, t1, and their number n."""
@@ -168,7 +180,18 @@ class ScanSQL:
     @cached_property
     def _of_rows(self) -> tuple[Measure, ...]:
         apart = self._of_pairs
-        return tuple(m for m in self.summed if m not in apart and type(m) is not CountValues)
+        rows = (m for m in self.summed if not isinstance(m, OfValues))
+        return tuple(m for m in rows if m not in apart)
+
+    @cached_property
+    def _of_values(self) -> list[tuple[OfValues, ...]]:
+        """The measures of different values, those together of which the same values count."""
+        together: dict[object, list[OfValues]] = {}
+        for measure in self.summed:
+            if isinstance(measure, OfValues):
+                same = measure.values, measure.weight, measure.condition
+                together.setdefault(same, []).append(measure)
+        return [*map(tuple, together.values())]
 
     @cached_property
     def _weights(self) -> list[Weight]:
@@ -371,16 +394,50 @@ class ScanSQL:
             "GROUP BY cell"
         )
 
-    def _different(self, measure: CountValues) -> str:
-        """Count different values in each group, of what is kept of each unit's."""
-        where = self._where("t0 IS NOT NULL", self._condition(measure.condition))
-        cells = self._told(measure, where)
-        if self._several:
-            pairs = f"SELECT u, cell, t0 FROM ({cells}) GROUP BY u, cell, t0"
-            cells = chosen_sql(pairs, measure.weight.limit, "cell", "t0")
-        return f"SELECT cell, count(DISTINCT t0) FROM ({cells}) GROUP BY cell"
+    def _different(self, measures: Sequence[OfValues]) -> str:
+        """Write sums over the different values in each group, where all of them count."""
+        told = self._columns(measures)
+        cells = f"SELECT {told} FROM ({self._present(measures[0])}) GROUP BY {told}"
+        return f"SELECT cell, {self._value_sums(measures)} FROM ({cells}) GROUP BY cell"
 
-    def _told(self, measure: CountValues | Candidates, where: str) -> str:
+    def _free(self, measures: Sequence[OfValues]) -> str:
+        """Write sums over the values of which one unit has no more than it may stand for.
+
+        Each counts, and takes no slot that another value could have.
+        """
+        least = f"{self._by_value(measures, 'min(n) AS least')}"
+        cells = f"SELECT * FROM ({least}) WHERE least <= {measures[0].weight.limit}"
+        return f"SELECT cell, {self._value_sums(measures)} FROM ({cells}) GROUP BY cell"
+
+    def _contested(self, measures: Sequence[OfValues]) -> str:
+        """Write the other values, in an order that nobody knows and no other row changes."""
+        asked = self._by_value(measures, "min(n) AS least, list(u) AS units")
+        shown = ", ".join(["cell", *self._value_codes(measures), "units"])
+        order = f"ORDER BY {hashed_sql('cell', 't0')}, cell, t0"
+        return f"SELECT {shown} FROM ({asked}) WHERE least > {measures[0].weight.limit} {order}"
+
+    def _by_value(self, measures: Sequence[OfValues], found: str) -> str:
+        """Write something of each group and value, by the values that its units have."""
+        told = self._columns(measures)
+        pairs = f"SELECT u, {told} FROM ({self._present(measures[0])}) GROUP BY u, {told}"
+        counted = f"SELECT *, count(*) OVER (PARTITION BY u) AS n FROM ({pairs})"
+        return f"SELECT {told}, {found} FROM ({counted}) GROUP BY {told}"
+
+    def _present(self, measure: OfValues) -> str:
+        where = self._where("t0 IS NOT NULL", self._condition(measure.condition))
+        return self._told(measure, where)
+
+    def _value_codes(self, measures: Sequence[OfValues]) -> list[str]:
+        return [*dict.fromkeys(self._code(code) for m in measures for code in m.codes)]
+
+    def _columns(self, measures: Sequence[OfValues]) -> str:
+        return ", ".join(["cell", "t0", *self._value_codes(measures)])
+
+    def _value_sums(self, measures: Sequence[OfValues]) -> str:
+        products = (self._product(m.factors, PLAIN) if m.factors else "1" for m in measures)
+        return ", ".join(self._added(product, None, PLAIN) for product in products)
+
+    def _told(self, measure: OfValues | Candidates, where: str) -> str:
         """Write the rows with the group and the value that a measure tells apart."""
         places = enumerate(map(self.values.index, measure.values))
         told = ", ".join(f"x{place} AS t{i}" for i, place in places)
@@ -402,14 +459,18 @@ class ScanSQL:
 
 
 def chosen_sql(pairs: str, limit: int, *told: str) -> str:
-    """Keep some of what each unit has: which, does not depend on any other unit.
-
-    The secret is a variable of the connection, for a fault may quote the text of a query.
-    """
-    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in ("u", *told))
-    hashed = f"sha256(concat_ws('|', getvariable({text(KEY)}), {texts}))"
-    order = f"PARTITION BY u ORDER BY {hashed}, {', '.join(told)}"
+    """Keep some of what each unit has: which, does not depend on any other unit."""
+    order = f"PARTITION BY u ORDER BY {hashed_sql('u', *told)}, {', '.join(told)}"
     return f"SELECT * FROM ({pairs}) QUALIFY row_number() OVER ({order}) <= {limit}"
+
+
+def hashed_sql(*names: str) -> str:
+    """Write a hash of what columns hold, and of the secret.
+
+    That is a variable of the connection, for a fault may quote the text of a query.
+    """
+    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+    return f"sha256(concat_ws('|', getvariable({text(KEY)}), {texts}))"
 
 
 def _total(measure: Histogram) -> str:

@@ -94,7 +94,8 @@ class Calls:
         if distinct:
             positional[0] = positional[0].expressions[0]
         order, number = reader.settings(positional)
-        units = distinct and reader.counts_units(positional[0])
+        counts = function.gives is Gives.COUNT
+        units = distinct and counts and reader.counts_units(positional[0])
         inputs = () if units else reader.inputs(positional, condition)
         options = reader.options(named, inputs)
         if is_plain(node) and self.unlimited and not distinct:
@@ -402,7 +403,7 @@ class _Reader:
             return True
         first_column = written_name(next(iter(self.rows.scope.table.columns)))
         written = self.spans.text(counted[0]) if counted else first_column
-        title = "DISTINCT is answered by DP_COUNT, of one expression"
+        title = "DISTINCT is answered for counts, sums, means and spreads of one expression"
         why = "what is left after it has no bound that the noise could be scaled to."
         remedy = f"DP_COUNT(DISTINCT {written}, eps=0.5)"
         raise refusal("DPQ404", title, self.spans.of(first), "not of this", why, remedy)

@@ -42,8 +42,8 @@ from dpquery.sql.bind.typed import (
     bound_call,
     called,
     case,
+    cast_as,
     compare,
-    convert,
     distinct_from,
     extracted,
     member,
@@ -192,7 +192,7 @@ class Conditions:
                 where = self.spans.of(node.this)
                 return extracted(span, node.this.name, where, self.bind(node.expression))
             case exp.Cast() if (type_ := target(node)) is not None:
-                return convert(span, self._value(node.this), type_)
+                return cast_as(span, self._value(node.this), node, type_)
             case exp.Anonymous(expressions=[exp.Literal(is_string=True) as unit, value]) if (
                 fold(str(node.this)) == "date_part"
             ):

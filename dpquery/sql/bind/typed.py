@@ -174,11 +174,20 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
 # CAST, TRY_CAST and `::`: conversions that the analyst wrote.
 
 
-_INTEGERS = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
+_NARROW: dict[exp.DType, tuple[str, int, int]] = {
+    exp.DType.TINYINT: ("TINYINT", -(2**7), 2**7 - 1),
+    exp.DType.SMALLINT: ("SMALLINT", -(2**15), 2**15 - 1),
+    exp.DType.INT: ("INTEGER", -(2**31), 2**31 - 1),
+    exp.DType.UTINYINT: ("UTINYINT", 0, 2**8 - 1),
+    exp.DType.USMALLINT: ("USMALLINT", 0, 2**16 - 1),
+    exp.DType.UINT: ("UINTEGER", 0, 2**32 - 1),
+}
+"""Integers of fewer than 64 bits: their names, and the least and the largest of them."""
 _TARGETS = {
-    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys((*_NARROW, exp.DType.BIGINT), INTEGER),
     **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR), TEXT),
     **MOMENTS_WRITTEN,
+    exp.DType.FLOAT: DOUBLE,
     exp.DType.DOUBLE: DOUBLE,
     exp.DType.BOOLEAN: BOOLEAN,
 }
@@ -199,6 +208,33 @@ def target(node: exp.Cast) -> Type | None:
                 return Type(Kind.DECIMAL, precision, scale)
         return None
     return None if to.expressions else _TARGETS.get(to.this)
+
+
+def narrower_name(node: exp.Cast) -> str | None:
+    """Return DuckDB's name of a type with fewer values than the one that stands for it here."""
+    if node.to.this is exp.DType.FLOAT:
+        return "FLOAT"
+    return _NARROW[node.to.this][0] if node.to.this in _NARROW else None
+
+
+def cast_as(span: Span, operand: Expr, node: exp.Cast, type_: Type) -> Expr:
+    """Convert a value to what a conversion names; one that is not in its range is NULL.
+
+    Raises:
+        NameRefused: DPQ208 there is no conversion between the types.
+        RuleRefused: DPQ305 a decimal has no room for every value.
+    """
+    value = convert(span, operand, type_)
+    if is_nothing(value):
+        return value
+    if node.to.this is exp.DType.FLOAT:
+        return rowfunctions.apply(span, "TO_FLOAT", value)
+    _, *ends = _NARROW.get(node.to.this, ("",))
+    if not ends or value.domain.within(*ends):
+        return value
+    return rowfunctions.apply(
+        span, "TO_NARROW", value, *(Literal(span, end, INTEGER) for end in ends)
+    )
 
 
 def convert(span: Span, operand: Expr, type_: Type) -> Expr:

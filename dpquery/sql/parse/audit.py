@@ -74,7 +74,7 @@ _TYPES = {
     "short": "smallint", "signed": "integer", "text": "varchar", "string": "varchar",
     "char": "varchar", "bpchar": "varchar", "bool": "boolean", "logical": "boolean",
     "numeric": "decimal", "dec": "decimal", "datetime": "timestamp",
-    "timestampntz": "timestamp",
+    "timestampntz": "timestamp", "real": "float", "float4": "float", "uinteger": "uint",
 }  # fmt: skip
 """Names of types that mean another."""
 _COALESCED = {"coalesce", "ifnull", "nvl"}

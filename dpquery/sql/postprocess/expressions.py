@@ -13,7 +13,7 @@ from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import chain, conjuncts, paired
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.bind.typed import target
+from dpquery.sql.bind.typed import narrower_name, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.literals import as_moment, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
@@ -369,7 +369,9 @@ class Expressions:
         if type_ is None:
             refuse_construct(self.spans.source, node, self.spans)
         name = NAMES.get(type_.kind, f"DECIMAL({type_.precision},{type_.scale})")
-        converted = f"TRY_CAST({{0}} AS {name})"
+        narrower = narrower_name(node)
+        value = "{0}" if narrower is None else f"TRY_CAST({{0}} AS {narrower})"
+        converted = f"TRY_CAST({value} AS {name})"
         converted = in_calendar(converted) if type_.kind in _MOMENTS else converted
         return made(converted, self.value(node.this), kind=type_.kind)
 

@@ -17,7 +17,7 @@ from dpquery import functions
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
 from dpquery.errors import Diagnostic, QueryRefused, nearest
-from dpquery.functions.base import DPFunction
+from dpquery.functions.base import DPFunction, Gives
 from dpquery.ir.expr import Expr
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.expressions import Conditions
@@ -297,7 +297,11 @@ def meant_call(
     if function is None:
         return _composed(name, arguments, rows)
     table = rows.scope.table
-    if "DISTINCT" in name or any(isinstance(part, exp.Distinct) for part in arguments):
+    different = any(isinstance(part, exp.Distinct) for part in arguments)
+    if different and function.first.distinct and function.gives is not Gives.COUNT:
+        first = rows.spans.text(arguments[0]).removeprefix("DISTINCT ")
+        return f"{function.name}(DISTINCT {first}, {options})"
+    if "DISTINCT" in name or different:
         asked = "*" if table.unit is None else f"DISTINCT {written_name(table.unit)}"
         return f"DP_COUNT({asked}, {options})"
     share, nodes = _share(arguments[1:2]), arguments[: len(function.expressions)]

@@ -40,7 +40,7 @@ from tests.engine.verify.syntax import (
     walk,
 )
 
-_MADE = re.compile(r"u|n|t|i|v|w|x|g|p|cell|one|[gvbmwkx]\d+")
+_MADE = re.compile(r"u|n|t|i|v|w|x|g|p|cell|one|least|units|[gvbmwkx]\d+")
 _SHARED = frozenset({"r", "parts", "spread"})
 """What the sums of a scan name with WITH."""
 _ROWS: Node = {"type": "ROWS"}
@@ -122,7 +122,8 @@ def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str 
             insist(set(node) <= {"type", "alias", "table_name"}, "a table by its name alone")
             insist(node["table_name"] in tables, f"the table {node['table_name']}")
         insist(kind not in {"TABLE_FUNCTION", "SET_OPERATION_NODE"}, f"a {kind}")
-        insist("modifiers" not in node and "sample" not in node, "all rows")
+        ordered = all(each["type"] == "ORDER_MODIFIER" for each in node.get("modifiers", ()))
+        insist(ordered and "sample" not in node, "all rows")
         insist(node.get("class") not in {"SUBQUERY", "LAMBDA"}, "a subquery")
         insist(node.get("class") != "WINDOW" or _of_a_unit(node), "a window across units")
         for name in node.get("column_names", [])[-1:]:
@@ -133,7 +134,7 @@ def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str 
 
 def _of_a_unit(window: Node) -> bool:
     """Return whether a window counts what one unit has."""
-    ranked: bool = window["function_name"] == "row_number"
+    ranked: bool = window["function_name"] in {"count", "row_number"}
     return ranked and window["partitions"] == [column("u")]
 
 

@@ -53,13 +53,23 @@ _OPERATORS = frozenset(
 )
 _TYPES = frozenset(
     {
-        *("BIGINT", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "HUGEINT", "INTEGER", "INTERVAL"),
+        *(
+            "BIGINT",
+            "BOOLEAN",
+            "DATE",
+            "DECIMAL",
+            "DOUBLE",
+            "FLOAT",
+            "HUGEINT",
+            "INTEGER",
+            "INTERVAL",
+        ),
         *("TIMESTAMP", "VARCHAR"),
     }
 )
 SUM_FUNCTIONS = frozenset(
     {"*", "+", "-", "//", ">>", "count", "count_star", "greatest", "least", "nullif", "sum"}
-    | {"concat_ws", "enum_code", "getvariable", "row_number", "sha256"}
+    | {"concat_ws", "enum_code", "getvariable", "list", "min", "row_number", "sha256"}
 )
 """What adds rows up."""
 ROW_FUNCTIONS = engine_functions() | {

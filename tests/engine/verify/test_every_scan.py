@@ -125,7 +125,8 @@ BREAKS: list[tuple[object, str, str, str]] = [
     (ScanSQL, "_over_pairs", "sum", "max"),
     (ScanSQL, "_sums", "FROM", "FROM s, "),
     (scan_sql, "chosen_sql", "PARTITION BY u", "PARTITION BY 1"),
-    (scan_sql, "chosen_sql", "sha256", "hash"),
+    (scan_sql, "hashed_sql", "sha256", "hash"),
+    (ScanSQL, "_by_value", "PARTITION BY u", "PARTITION BY 1"),
 ]
 """Mistakes that a generator could make: where, and what it would write instead of what."""
 

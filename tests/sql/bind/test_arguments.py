@@ -46,12 +46,12 @@ refused[DPQ401]: DP_SUM(person_id) has no bounds
         or ask the data owner to add bounds for person_id to the policy""",
     ),
     (
-        "SELECT DP_SUM(DISTINCT minutes, eps=0.5) FROM visits",
+        "SELECT DP_MEDIAN(DISTINCT minutes, eps=0.5) FROM visits",
         """\
-refused[DPQ404]: DISTINCT is answered by DP_COUNT, of one expression
+refused[DPQ404]: DISTINCT is answered for counts, sums, means and spreads of one expression
   |
-1 | SELECT DP_SUM(DISTINCT minutes, eps=0.5) FROM visits
-  |                        ^^^^^^^ not of this
+1 | SELECT DP_MEDIAN(DISTINCT minutes, eps=0.5) FROM visits
+  |                           ^^^^^^^ not of this
 
    why: what is left after it has no bound that the noise could be scaled to.
    try: DP_COUNT(DISTINCT minutes, eps=0.5)""",

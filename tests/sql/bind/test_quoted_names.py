@@ -66,8 +66,8 @@ def policy() -> Policy:
             'SELECT DP_COUNT(*, eps=1) FROM "my people" GROUP BY "select" // 2',
         ),
         (
-            'SELECT DP_SUM(DISTINCT "select", eps=1) FROM "my people"',
-            'DP_SUM(DISTINCT "select", eps=1)',
+            'SELECT DP_MEDIAN(DISTINCT "select", eps=1) FROM "my people"',
+            'DP_MEDIAN(DISTINCT "select", eps=1)',
             'DP_COUNT(DISTINCT "select", eps=0.5)',
         ),
         (

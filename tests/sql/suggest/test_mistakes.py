@@ -268,7 +268,8 @@ MISTAKES = [
     ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff ORDER BY 2", "ORDER BY 2"),
     ("SELECT DP_COUNT(*, eps=0.1) AS n FROM staff LIMIT ALL", WHOLE),
     ("SELECT visits.dept, DP_COUNT(*, eps=0.1) FROM staff GROUP BY dept", CARET),
-    ("SELECT DP_SUM(DISTINCT age, eps=0.1) FROM staff", "DP_SUM(DISTINCT age, eps=0.1)"),
+    ("SELECT DP_MEDIAN(DISTINCT age, eps=0.1) FROM staff", "DP_MEDIAN(DISTINCT age, eps=0.1)"),
+    ("SELECT SUM(DISTINCT age) FROM staff", "SUM(DISTINCT age)"),
     # what cannot be computed, or not within its bounds
     (f"{STAFF}person_id * person_id > 10", CARET),
     ("SELECT DP_COUNT(age * person_id + 3 * person_id * person_id, eps=1) FROM staff", CARET),
