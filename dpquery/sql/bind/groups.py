@@ -208,10 +208,15 @@ class Keys:
 
     @cached_property
     def shown(self) -> list[ColumnRef]:
-        """The columns that results show or look at, outside of calls."""
+        """The columns that results show or look at, outside of calls, and that are no keys.
+
+        A key of another grouping is NULL in this one, whatever its value would be here.
+        """
         nodes = outside_calls(self.select, "expressions", "having", "qualify", "order")
         found = dict.fromkeys(map(self._refers, nodes))
-        return [expr for expr in found if isinstance(expr, ColumnRef)]
+        return [
+            expr for expr in found if isinstance(expr, ColumnRef) and expr not in self._keys
+        ]
 
     def _resolved(self, group: exp.Group) -> Iterator[list[tuple[exp.Expr, exp.Expr]]]:
         """Return the expressions of each grouping, each with what it stands for."""

@@ -51,6 +51,13 @@ def test_which_groupings_are_meant(group: str, sets: list[str]):
     assert found == [one.split() for one in sets]
 
 
+def test_a_key_of_another_grouping_is_none_of_this_one_where_its_value_is_determined():
+    text = "SELECT r.region, zone, inhabitants, DP_COUNT(*, eps=1) FROM visits v JOIN regions r"
+    plan = planned(f"{text} ON v.region = r.region GROUP BY ROLLUP (r.region, zone)")
+    found = [[key.expr.name for key in one.scan.keys] for one in plan.frontiers]  # type: ignore[attr-defined]
+    assert found == [["region", "zone", "inhabitants"], ["region", "inhabitants"], []]
+
+
 def test_delta_is_shared_as_well():
     plan = planned(
         "SELECT DP_COUNT(*, eps=1, delta=1e-6, mechanism='gaussian') FROM staff "

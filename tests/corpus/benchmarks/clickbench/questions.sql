@@ -208,7 +208,6 @@ SELECT URL, count(*) AS hits FROM hits GROUP BY URL ORDER BY hits DESC, URL LIMI
 SELECT 1 AS one, URL, count(*) AS hits FROM hits GROUP BY one, URL ORDER BY hits DESC, URL LIMIT 10;
 
 -- 35. From which ten addresses were most pages seen, beside their neighbours?
--- waits: DPQ405, several groups found together
 SELECT ClientIP, ClientIP - 1, ClientIP - 2, ClientIP - 3, count(*) AS hits
 FROM hits
 GROUP BY ClientIP, ClientIP - 1, ClientIP - 2, ClientIP - 3
@@ -243,7 +242,6 @@ ORDER BY hits DESC, URL
 LIMIT 5 OFFSET 3;
 
 -- 39. From which sources to which pages of a site did visitors come, after the first few?
--- waits: DPQ405, several groups found together
 SELECT TraficSourceID, SearchEngineID, AdvEngineID,
        CASE WHEN SearchEngineID = 0 AND AdvEngineID = 0 THEN Referer ELSE '' END AS source,
        URL AS target, count(*) AS hits

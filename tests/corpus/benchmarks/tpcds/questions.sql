@@ -88,7 +88,6 @@ WHERE ss_sold_date_sk = d_date_sk AND ss_item_sk = i_item_sk AND ss_cdemo_sk = c
 GROUP BY i_item_id HAVING COUNT(*) > 0 ORDER BY i_item_id;
 
 -- 8. What did stores earn in areas where many preferred customers live?
--- waits: DPQ102, IN with what was released before
 SELECT s_store_name, SUM(ss_net_profit) AS profit FROM store_sales, date_dim, store
 WHERE ss_store_sk = s_store_sk AND ss_sold_date_sk = d_date_sk AND d_qoy = 2 AND d_year = 1998
     AND SUBSTR(s_zip, 1, 2) IN (
@@ -106,7 +105,6 @@ SELECT CASE WHEN (SELECT COUNT(*) FROM store_sales WHERE ss_quantity BETWEEN 1 A
         ELSE (SELECT AVG(ss_net_paid) FROM store_sales WHERE ss_quantity BETWEEN 3 AND 5) END AS bucket2;
 
 -- 10. Who in three counties bought in a store, and on the web or by catalog, by demographics?
--- waits: DPQ202, EXISTS under OR
 SELECT cd_gender, cd_marital_status, cd_education_status, COUNT(*) AS n, cd_purchase_estimate, cd_credit_rating,
     cd_dep_count
 FROM customer c JOIN customer_address ON c_current_addr_sk = ca_address_sk
@@ -252,7 +250,6 @@ WHERE d_month_seq BETWEEN 1200 AND 1211 GROUP BY ROLLUP (i_product_name, i_brand
     i_product_name, i_brand, i_class, i_category LIMIT 100;
 
 -- 23. What do the best customers pay in a month, by catalog and on the web, for books often sold in stores?
--- waits: DPQ102, IN with what was released before
 WITH frequent AS (
     SELECT i_item_sk FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk JOIN item ON ss_item_sk = i_item_sk
     WHERE d_year IN (2000, 2001, 2002) AND i_category = 'Books' GROUP BY i_item_sk HAVING COUNT(*) > 120),
@@ -271,7 +268,6 @@ SELECT SUM(sales) AS sales FROM (
         AND customer_sk IN (SELECT customer_sk FROM best));
 
 -- 24. Which customers paid much for peach items that they returned, at stores of their area?
--- waits: DPQ405, several private groups found together
 -- differs: alone
 -- found: SELECT c_last_name, c_first_name FROM (SELECT s.customer_sk, c_last_name, c_first_name FROM store_sales s JOIN customer c USING (customer_sk) JOIN store_returns r ON s.customer_sk = r.customer_sk AND ss_ticket_number = sr_ticket_number AND ss_item_sk = sr_item_sk JOIN store ON ss_store_sk = s_store_sk JOIN item ON ss_item_sk = i_item_sk JOIN customer_address ON c_current_addr_sk = ca_address_sk WHERE i_color = 'peach' AND s_zip = ca_zip) GROUP BY ALL HAVING COUNT(DISTINCT customer_sk) > 1
 SELECT c_last_name, c_first_name, s_store_name, SUM(ss_net_paid) AS paid
@@ -386,7 +382,6 @@ SELECT c_last_name, c_first_name, c_salutation, ss_ticket_number, n FROM custome
 WHERE n BETWEEN 3 AND 20 ORDER BY c_last_name, c_first_name;
 
 -- 35. Who bought in a store, and on the web or by catalog: numbers and dependants, by state and demographics?
--- waits: DPQ202, EXISTS under OR
 SELECT ca_state, cd_gender, cd_marital_status, COUNT(*) AS n, AVG(cd_dep_count) AS mean,
     SUM(cd_dep_employed_count) AS employed
 FROM customer c JOIN customer_address ON c_current_addr_sk = ca_address_sk
@@ -417,7 +412,6 @@ WHERE cs_item_sk = i_item_sk AND i_current_price BETWEEN 20 AND 60 AND i_manufac
 GROUP BY i_item_id, i_item_desc, i_current_price HAVING COUNT(*) > 0 ORDER BY i_item_id, i_item_desc;
 
 -- 38. How many customers bought in all three channels within the same month?
--- waits: DPQ102, INTERSECT of rows of customers
 SELECT COUNT(*) AS n FROM (
     SELECT customer_sk, d_month_seq FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk WHERE d_year = 2000
     INTERSECT SELECT customer_sk, d_month_seq FROM catalog_sales JOIN date_dim ON cs_sold_date_sk = d_date_sk
@@ -785,7 +779,6 @@ GROUP BY cd_gender, cd_marital_status, cd_education_status, cd_purchase_estimate
 ORDER BY cd_gender, cd_marital_status, cd_education_status, cd_purchase_estimate, cd_credit_rating;
 
 -- 70. What did stores earn by county, in the two states that earn most?
--- waits: DPQ102, IN with what was released before
 SELECT SUM(ss_net_profit) AS profit, s_state, s_county, GROUPING(s_state) + GROUPING(s_county) AS level
 FROM store_sales, date_dim, store
 WHERE d_month_seq BETWEEN 1200 AND 1211 AND d_date_sk = ss_sold_date_sk AND s_store_sk = ss_store_sk AND s_state IN (
@@ -1002,7 +995,6 @@ FROM web_sales, date_dim, item WHERE d_month_seq BETWEEN 1200 AND 1211 AND d_dat
     AND i_item_sk = ws_item_sk GROUP BY ROLLUP (i_category, i_class) ORDER BY level DESC, i_category, place;
 
 -- 87. How many customers bought in a store on a day, and neither by catalog nor on the web?
--- waits: DPQ102, EXCEPT of rows of customers
 SELECT COUNT(*) AS n FROM (
     SELECT DISTINCT customer_sk, d_date FROM store_sales JOIN date_dim ON ss_sold_date_sk = d_date_sk
     WHERE d_month_seq BETWEEN 1200 AND 1211
