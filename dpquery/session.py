@@ -44,7 +44,7 @@ from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
 from dpquery.sql.bigquery import respelled
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.commands import (
     Aside,
     Describe,

@@ -29,7 +29,7 @@ from dpquery.ir.query import Above
 from dpquery.plan.plan import FrontierPlan, Plan, make_plan
 from dpquery.policy.model import Column, Files, LedgerSettings, Policy, PolicyBudget, Table
 from dpquery.sql.bind.scope import Member, Scope, column_ref
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 

@@ -24,7 +24,7 @@ from dpquery.ir.query import Scan
 from dpquery.ir.walk import Writer, constants_in, filled
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column, Policy, Table
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.corpus.cases import facts, planned

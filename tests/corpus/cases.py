@@ -23,7 +23,7 @@ from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.corpus.describe import described

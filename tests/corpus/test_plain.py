@@ -41,8 +41,9 @@ OTHERWISE = {
     r"people, DP_": "no key determines columns there",
     r"'sea'": "a public row that no row of anybody meets is counted there",
     r"/ \(age - |/ 0\b": "division by zero is NULL here",
-    r"\bTOP \d|\bIFF\(|\"public\"|ANY_VALUE": "spelled, or chosen, as in other engines",
+    r"\bTOP \d|\bIFF\(|\"?public\"?\.|ANY_VALUE|TO_DATE": "as other engines write it",
     r"(CAST\(dept AS |dept::)INTEGER": "a text that is no number is NULL here",
+    r"SMALLINT|TINYINT": "an integer out of range is NULL here",
     r"AS of_p": "rows are counted of groups that nobody is in",
 }
 

@@ -21,7 +21,7 @@ from dpquery.plan.plan import make_plan
 from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
 from dpquery.session import Session
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 

@@ -28,7 +28,7 @@ from dpquery.ir.query import columns_read
 from dpquery.ir.relations import numbers, tables_of
 from dpquery.plan.plan import make_plan
 from dpquery.policy.model import Bounds, Column, Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.relations import policy_over

@@ -19,7 +19,7 @@ from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.neighbours import drawn, save

@@ -16,7 +16,7 @@ from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.ir import relations as extent
 from dpquery.ir.relations import Relation, columns_in, extent_of, walk
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from tests.neighbours import save
 from tests.oracle.relations import Relations

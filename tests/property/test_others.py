@@ -38,7 +38,7 @@ from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import numbers, only_table, tables_of
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.frontiers import queries

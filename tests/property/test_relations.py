@@ -29,7 +29,7 @@ from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import LedgerSettings, Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.frontiers import queries

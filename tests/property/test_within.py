@@ -19,7 +19,7 @@ from dpquery.core.source import Source
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.ir.relations import columns_in
 from dpquery.policy.model import Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from tests.neighbours import Row, save
 from tests.oracle.relations import Relations

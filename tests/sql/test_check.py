@@ -12,7 +12,7 @@ from dpquery.errors import RuleRefused
 from dpquery.ir.expr import IsNull
 from dpquery.ir.query import Call, Key
 from dpquery.ir.walk import expressions_in
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import RULES, check
 from tests.corpus.cases import facts, planned, refusal

@@ -7,30 +7,22 @@ and then a relation; or open, released or public, and then a table of the query 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, Type
 from dpquery.errors import (
-    Diagnostic,
-    NameRefused,
-    QueryRefused,
-    RuleRefused,
-    SyntaxRefused,
-    internal,
     refusal,
 )
 from dpquery.ir.expr import Constant, Expr, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
 from dpquery.policy.model import Policy, PublicFacts, derived_table
-from dpquery.sql.bind.dp_calls import Calls, lacks_bounds
+from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
 from dpquery.sql.bind.groups import Keys, finds_keys
@@ -40,7 +32,7 @@ from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
-from dpquery.sql.parse.parser import Parsed, parse
+from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import outside, repeated, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
@@ -71,12 +63,6 @@ from dpquery.sql.postprocess.values import (
 )
 from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
-from dpquery.sql.suggest.dialects import (
-    BOUND,
-    LONGEST_MENDED,
-    UNKNOWN,
-    with_slip_mended,
-)
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
@@ -84,79 +70,6 @@ MOST_DERIVED = 8
 """Tables that one statement makes of public ones."""
 MOST_NESTED = 64
 """Queries inside one another, those that WITH names included: each takes levels of ours."""
-
-
-def bind(
-    parsed: Parsed,
-    policy: Policy,
-    public: PublicFacts,
-    price: Loss | None = None,
-    given: Mapping[str, int] | None = None,
-) -> Bound:
-    """Bind a parsed query; under a price, plain aggregates are DP_ calls that share it.
-
-    Options that are given hold for all calls that take them.
-
-    Raises:
-        NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
-        RuleRefused: DPQ301 to DPQ308 something exact, a DP_ function out of place, or rows of
-            one unit that would decide about those of another.
-        PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
-        SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
-    """
-    try:
-        return _bound(parsed, policy, public, price, given)
-    except (NameRefused, RuleRefused, SyntaxRefused) as refused:
-        if price is None and isinstance(refused, RuleRefused):
-            refused.diagnostic = _with_calls(refused.diagnostic, parsed, policy, public)
-        refused.diagnostic = with_slip_mended(
-            refused.diagnostic,
-            parsed.source,
-            lambda source: _bound(parse(source), policy, public, price, given),
-            UNKNOWN if refused.code == "DPQ204" else BOUND,
-        )
-        raise
-
-
-def _with_calls(
-    refused: Diagnostic, parsed: Parsed, policy: Policy, public: PublicFacts
-) -> Diagnostic:
-    """Return a refusal that offers DP_ calls, if plain aggregates are its cause."""
-    text, span, (offered, *_) = parsed.source.text, refused.span, (*refused.remedy, "")
-    if len(text) > LONGEST_MENDED:
-        return refused
-    before, after = ("", "") if span is None else (text[: span.start], text[span.end :])
-    if before and after and offered.startswith(before.lstrip()):
-        return refused  # it is mended already, at this place
-    shares = Shares.of(Loss(Fraction(1, 2)))
-    try:
-        bound = Statement(parse(parsed.source), policy, public, shares).bound()
-    except QueryRefused:
-        return refused
-    if any(lacks_bounds(call) for frontier in bound.frontiers for call in frontier.calls):
-        return refused  # it would be refused when it is planned
-    once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
-    return replace(refused, remedy=(shares.understood(parsed.source), once))
-
-
-def _bound(
-    parsed: Parsed,
-    policy: Policy,
-    public: PublicFacts,
-    price: Loss | None,
-    given: Mapping[str, int] | None,
-) -> Bound:
-    if price is None:
-        return Statement(parsed, policy, public).bound()
-    shares = Shares.of(price, given)
-    found = Statement(parsed, policy, public, shares).bound()
-    if not shares.weights:  # every call states its own
-        return found
-    first, shares = shares, shares.split()
-    found = Statement(parsed, policy, public, shares).bound()
-    if (first.weights, first.selections) != (shares.weights, shares.selections):
-        raise internal("the calls of a statement are not the same when they are bound again")
-    return replace(found, understood=shares.understood(parsed.source))
 
 
 class Statement(Opener):

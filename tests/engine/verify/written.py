@@ -18,7 +18,7 @@ from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Policy
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
 from tests.relations import policy_over

@@ -24,7 +24,7 @@ from dpquery.policy.model import (
 )
 from dpquery.rowfunctions.key_domains import MAX_CELLS
 from dpquery.sql.bind.groups import MOST_RANGED
-from dpquery.sql.bind.statement import bind
+from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import facts, refusal
 

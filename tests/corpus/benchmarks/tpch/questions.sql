@@ -34,6 +34,7 @@ ORDER BY s_acctbal DESC, p_partkey
 LIMIT 20;
 
 -- 3. Which ten open orders of a segment are worth most?
+-- waits: DPQ405, found groups and declared ones together
 -- differs: none
 -- found: SELECT o_orderkey, o_orderdate FROM orders GROUP BY ALL HAVING count(DISTINCT custkey) > 1
 SELECT l_orderkey, o_orderdate, sum(l_extendedprice * (1 - l_discount)) AS worth
@@ -202,6 +203,7 @@ GROUP BY p_brand, p_type, p_size
 ORDER BY suppliers DESC, p_brand, p_type, p_size;
 
 -- 17. What does a brand lose a year if orders far below a part's mean quantity are not taken?
+-- differs: noise
 WITH items AS (
     SELECT p_partkey, l_quantity, l_extendedprice
     FROM lineitem

@@ -1,0 +1,97 @@
+"""Binds a statement, under what it may spend: names, arguments, and the shares of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from dpquery.core.privacy import Loss
+from dpquery.errors import (
+    Diagnostic,
+    NameRefused,
+    QueryRefused,
+    RuleRefused,
+    SyntaxRefused,
+    internal,
+)
+from dpquery.ir.query import Bound
+from dpquery.policy.model import Policy, PublicFacts
+from dpquery.sql.bind.dp_calls import lacks_bounds
+from dpquery.sql.bind.statement import Statement
+from dpquery.sql.parse.parser import Parsed, parse
+from dpquery.sql.shares import Shares
+from dpquery.sql.suggest.dialects import BOUND, LONGEST_MENDED, UNKNOWN, with_slip_mended
+
+
+def bind(
+    parsed: Parsed,
+    policy: Policy,
+    public: PublicFacts,
+    price: Loss | None = None,
+    given: Mapping[str, int] | None = None,
+) -> Bound:
+    """Bind a parsed query; under a price, plain aggregates are DP_ calls that share it.
+
+    Options that are given hold for all calls that take them.
+
+    Raises:
+        NameRefused: DPQ201 to DPQ211 a name, an argument or a value is unknown or misused.
+        RuleRefused: DPQ301 to DPQ308 something exact, a DP_ function out of place, or rows of
+            one unit that would decide about those of another.
+        PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
+        SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
+    """
+    try:
+        return _bound(parsed, policy, public, price, given)
+    except (NameRefused, RuleRefused, SyntaxRefused) as refused:
+        if price is None and isinstance(refused, RuleRefused):
+            refused.diagnostic = _with_calls(refused.diagnostic, parsed, policy, public)
+        refused.diagnostic = with_slip_mended(
+            refused.diagnostic,
+            parsed.source,
+            lambda source: _bound(parse(source), policy, public, price, given),
+            UNKNOWN if refused.code == "DPQ204" else BOUND,
+        )
+        raise
+
+
+def _with_calls(
+    refused: Diagnostic, parsed: Parsed, policy: Policy, public: PublicFacts
+) -> Diagnostic:
+    """Return a refusal that offers DP_ calls, if plain aggregates are its cause."""
+    text, span, (offered, *_) = parsed.source.text, refused.span, (*refused.remedy, "")
+    if len(text) > LONGEST_MENDED:
+        return refused
+    before, after = ("", "") if span is None else (text[: span.start], text[span.end :])
+    if before and after and offered.startswith(before.lstrip()):
+        return refused  # it is mended already, at this place
+    shares = Shares.of(Loss(Fraction(1, 2)))
+    try:
+        bound = Statement(parse(parsed.source), policy, public, shares).bound()
+    except QueryRefused:
+        return refused
+    if any(lacks_bounds(call) for frontier in bound.frontiers for call in frontier.calls):
+        return refused  # it would be refused when it is planned
+    once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
+    return replace(refused, remedy=(shares.understood(parsed.source), once))
+
+
+def _bound(
+    parsed: Parsed,
+    policy: Policy,
+    public: PublicFacts,
+    price: Loss | None,
+    given: Mapping[str, int] | None,
+) -> Bound:
+    if price is None:
+        return Statement(parsed, policy, public).bound()
+    shares = Shares.of(price, given)
+    found = Statement(parsed, policy, public, shares).bound()
+    if not shares.weights:  # every call states its own
+        return found
+    first, shares = shares, shares.split()
+    found = Statement(parsed, policy, public, shares).bound()
+    if (first.weights, first.selections) != (shares.weights, shares.selections):
+        raise internal("the calls of a statement are not the same when they are bound again")
+    return replace(found, understood=shares.understood(parsed.source))
