@@ -22,7 +22,7 @@ QUERY = (
 )
 STAGES = {
     ("sql/parse/parser.py", "parse"): "parse",
-    ("sql/bind/statement.py", "bind"): "bind",
+    ("sql/binder.py", "bind"): "bind",
     ("sql/rules.py", "check"): "check",
     ("plan/plan.py", "make_plan"): "plan",
     ("cache/lookup.py", "Cache.look_up"): "look up",
