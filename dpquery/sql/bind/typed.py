@@ -492,7 +492,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     why = (
-        "a function that failed on one row would tell whether that row exists;",
+        "a function that failed on one row would tell of that row, so the list is closed:",
         f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
     )
     if name.upper() in _CHANCE:

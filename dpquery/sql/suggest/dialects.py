@@ -137,6 +137,7 @@ _BOUND = {
     r"\b(?:DATE|DATETIME|TO_DATE)\(\s*('<day>')\s*(?:,[^()]*)?\)": r"\1",
     r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)": r"'\1-\2-\3'",
     "<now>": "CURRENT_DATE",
+    r"<now>(?:\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?)?": "'2024-12-31'",  # today is out of bounds
     # division
     r"\bSAFE_DIVIDE\(<argument>,<argument>\)": r"\1 / \2",
 }

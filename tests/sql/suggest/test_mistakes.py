@@ -432,6 +432,19 @@ def told(session: Session, query: str) -> str:
         (f'{STAFF}dept = "eng"', "'eng'"),
         (f"{STAFF}age > '40'", "age > 40"),
         (f"{STAFF}remote = 2", "remote = TRUE"),
+        (
+            "SELECT * FROM staff WHERE salary > 9",
+            "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE salary > 9",
+        ),
+        (
+            "SELECT s.*, age FROM staff s JOIN visits USING (person_id) LIMIT 3",
+            "SELECT DP_COUNT(*, eps=0.5) FROM staff",
+        ),
+        (
+            "SELECT person_id FROM visits EXCEPT SELECT person_id FROM staff",
+            "SELECT DP_COUNT(*, eps=0.5) FROM "
+            "(SELECT person_id FROM visits EXCEPT SELECT person_id FROM staff)",
+        ),
         (f"{STAFF}bonus = NULL", "bonus IS NULL"),
         (f"{STAFF}age NOT IN (30, NULL, 40)", "age NOT IN (30, 40)"),
         (f"{STAFF}hired.year = 2020", "YEAR(hired)"),
