@@ -369,6 +369,6 @@ def _missed(search: Search) -> str:
     if limit == 1 or not isinstance(release, SearchRelease):
         return ""
     return (
-        f"as {limit:,} rows of a {unit} count, the bounds can leave out values of a size that "
-        f"fewer than {release.told_from:,} rows have"
+        f"as {limit:,} rows of a {unit} count, the bounds can leave out values with fewer than "
+        f"{release.told_from:,} rows between the same two powers of two"
     )

@@ -109,7 +109,7 @@ def test_a_statement_is_followed_from_its_first_word_to_from(text: str, expected
         ("DP_MODE(dept, weights=", []),
         ("DP_MEDIAN(salary, mechanism='q", ["'quantile'"]),
         ("DP_MEDIAN(salary, mechanism='l", ["'laplace'"]),
-        ("DP_SUM(| FROM staff", ["person_id", "salary"]),
+        ("DP_SUM(| FROM staff", ["person_id", "salary", "DISTINCT"]),
         ("DP_SUM(salary, bou", ["bounds="]),
         ("DP_SUM(salary, bounds=[0, 10], b", []),
         ("DP_MEDIAN(h| FROM staff", ["hired"]),

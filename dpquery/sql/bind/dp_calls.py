@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -405,8 +406,12 @@ class _Reader:
         written = self.spans.text(counted[0]) if counted else first_column
         title = "DISTINCT is answered for counts, sums, means and spreads of one expression"
         why = "what is left after it has no bound that the noise could be scaled to."
-        remedy = f"DP_COUNT(DISTINCT {written}, eps=0.5)"
-        raise refusal("DPQ404", title, self.spans.of(first), "not of this", why, remedy)
+        remedy, label = f"DP_COUNT(DISTINCT {written}, eps=0.5)", "not of this"
+        if not self.function.first.distinct:
+            label = f"{self.function.name} has no DISTINCT"
+            call = self.spans.text(self.node)
+            remedy = re.sub(r"(?i)\bDISTINCT\s+", "", call, count=1)
+        raise refusal("DPQ404", title, self.spans.of(first), label, why, remedy)
 
     def counts_units(self, counted: exp.Expr) -> bool:
         """Return whether the privacy units are what is counted."""

@@ -359,6 +359,13 @@ class Conditions:
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
         around = node.parent
+        if isinstance(around, exp.In) and around.this is not node:
+            others = [one for one in around.expressions if not isinstance(one, exp.Null)]
+            if others:
+                whole, listed = self.spans.of(around), self.spans.of(around.expressions[0])
+                before = self.spans.source.text[whole.start : listed.start]
+                mended = f"{before}{', '.join(map(self.spans.text, others))})"
+                no_null(whole, "with NULL in its list, true of no row", mended)
         if isinstance(around, exp.EQ | exp.NEQ | exp.In):
             swapped = around.this is node and not isinstance(around, exp.In)
             value = around.expression if swapped else around.this
@@ -426,6 +433,8 @@ def paired(left: exp.Tuple, right: exp.Expr, spans: Spans) -> list[tuple[exp.Exp
         title = f"a row of {len(sides)} values is compared with another"
         label = f"{len(values)} values" if values else "not a row"
         remedy = f"{spans.text(left)} IN (({', '.join(map(spans.text, sides))}))"
+        if len(values) > len(sides):
+            remedy = f"({', '.join(map(spans.text, values[: len(sides)]))})"
         mismatch(spans.of(right), title, label, remedy)
     return list(zip(sides, values, strict=True))
 

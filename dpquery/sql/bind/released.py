@@ -298,12 +298,13 @@ def unknown_function(call: exp.Expr, name: str, spans: Spans, otherwise: str) ->
 
 def raw(name: str, span: Span, *instead: str) -> QueryRefused:
     """Return the refusal of a private column that would be shown as it is."""
-    shown, one = ("the rows", "row") if name == "*" else (name, name)
+    title = f"{name} cannot be shown row by row"
+    if name == "*":
+        title, name = "the rows of people cannot be shown", "row"
     why = (
         "a result may contain only DP_ functions and grouping columns;",
-        f"one person's {one} is what the session protects.",
+        f"one person's {name} is what the session protects.",
     )
-    title = f"{shown} cannot be shown row by row"
     return refusal("DPQ301", title, span, "not inside a DP_ function", why, instead)
 
 

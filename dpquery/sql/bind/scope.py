@@ -220,6 +220,9 @@ class Scope:
             unknown_table(node, self._called, self.columns, span)
 
 
+_PARTS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
+
+
 def unknown_table(
     node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span
 ) -> NoReturn:
@@ -232,6 +235,8 @@ def unknown_table(
     title = f"there is no table {node.table!r} in this query"
     why = "a column is named alone, or after the name its table has in the query."
     remedy = f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
+    if node.name.upper() in _PARTS and known == [node.table]:
+        remedy = f"{node.name.upper()}({written_name(node.table)})"
     raise refusal("DPQ201", title, span, f"{here} {' and '.join(aliases)}", why, remedy)
 
 

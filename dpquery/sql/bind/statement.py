@@ -21,7 +21,7 @@ from dpquery.errors import (
 from dpquery.ir.expr import Constant, Expr, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
-from dpquery.policy.model import Policy, PublicFacts, derived_table
+from dpquery.policy.model import Policy, PublicFacts, Table, derived_table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
@@ -33,7 +33,7 @@ from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.parser import Parsed
-from dpquery.sql.parse.spans import outside, repeated, too_large
+from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
@@ -121,7 +121,8 @@ class Statement(Opener):
             query = query.this
         found = self._query(query, root=True)
         if isinstance(found, Derived):  # as of UNION ALL
-            raise raw("*", self.spans.of(query), query_about(found.table, COUNT))
+            text = self._parsed.source.text.strip().rstrip(";")
+            raise raw("*", self.spans.of(query), f"SELECT {COUNT} FROM ({text})")
         if self.frontiers:
             refuse_empty(query, self.spans)
         for frontier in self.frontiers:
@@ -475,7 +476,7 @@ class Statement(Opener):
         binder.shares = self._shares
         for item in select.expressions:
             if is_star(item):
-                raise raw("*", spans.of(item), query_about(scope.table, COUNT))
+                raise raw("*", spans.of(item), _counted(select, scope.table, spans))
         span = spans.of(select.args["from_"].this)
 
         def find(call: Call) -> int:
@@ -517,3 +518,13 @@ def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
     """Return what the SELECT list names, folded: the first expression of each name."""
     items = reversed(select.expressions)
     return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}
+
+
+def _counted(select: exp.Select, table: Table, spans: Spans) -> str:
+    """Write a query with a count in place of its list; of the table, if it has more clauses."""
+    otherwise, text = query_about(table, COUNT), spans.source.text
+    slots = {slot for slot, clause in select.args.items() if clause}
+    if select.parent is not None or slots - {"expressions", "from_", "joins", "where"}:
+        return otherwise
+    first, last = spans.of(select.expressions[0]), spans.of(select.expressions[-1])
+    return shown(f"{text[: first.start]}{COUNT}{text[last.end :]}".strip(), otherwise)

@@ -6,6 +6,7 @@ unit among their keys, because rows of different units would else become one row
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -169,6 +170,10 @@ class _SelectList:
         title = f"two columns are called {name[:80]}"
         why = "the query around finds columns by their names."
         remedy = f"{value}AS {written_name(f'{name[:80]}_2')}"
+        written = self.spans.source.snippet(span)
+        equal = rf"(?i)\bON\s+\w+\.{re.escape(name)}\s*=\s*\w+\.{re.escape(name)}\b"
+        using = re.sub(equal, lambda _: f"USING ({written_name(name)})", written)
+        remedy = using if using != written else remedy
         raise refusal("DPQ211", title, span, "the second one", why, remedy)
 
 
@@ -237,8 +242,11 @@ def combined_rows(context: Context, node: exp.SetOperation, arms: Sequence[Deriv
     span, (first, second) = context.spans.of(node), arms
     distinct = bool(node.args.get("distinct"))
     if not distinct and not isinstance(node, exp.Union):
-        word = f"{node.key.upper()} ALL"
-        raise outside(word, span, "not understood", node.key.upper())
+        word = node.key.upper()
+        text, after = context.spans.source.text, context.spans.of(node.this).end
+        words = re.compile(rf"\b{word}\s+ALL\b", re.IGNORECASE).search(text, after)
+        span = Span(*words.span()) if words is not None else span
+        raise outside(f"{word} ALL", span, "not understood", word)
     if len(second.columns) != len(first.columns):
         word = node.key.upper() + ("" if distinct else " ALL")
         raise uneven(word, len(first.columns), len(second.columns), span)

@@ -237,6 +237,15 @@ def cast_as(span: Span, operand: Expr, node: exp.Cast, type_: Type) -> Expr:
     )
 
 
+_CASTABLE = {
+    Kind.BOOLEAN: "TRUE",
+    Kind.DATE: "DATE '2024-12-31'",
+    Kind.TEXT: "'a'",
+    Kind.TIMESTAMP: "TIMESTAMP '2024-12-31 00:00:00'",
+}
+"""What is offered where a value has no cast to a type; a number, to all others."""
+
+
 def convert(span: Span, operand: Expr, type_: Type) -> Expr:
     """Convert a value.
 
@@ -261,8 +270,10 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
             function = rowfunctions.named(f"TO_{type_.kind.name}")
             if kind in function.parameters[0].kinds:
                 return rowfunctions.apply(span, function.name, operand)
-    title = f"{with_article(operand.type)} cannot be converted to {with_article(type_)}"
-    mismatch(operand.span, title, f"{with_article(operand.type)} here", "CAST(1 AS DOUBLE)")
+    title = f"there is no cast of {with_article(operand.type)} to {with_article(type_)}"
+    why = "only casts that have a value, or NULL, for whatever is in a row are taken."
+    label, remedy = f"{with_article(operand.type)} here", _CASTABLE.get(type_.kind, "1")
+    mismatch(operand.span, title, label, remedy, (why,))
 
 
 def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
@@ -481,7 +492,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     why = (
-        "a function that failed on one row would tell whether that row exists;",
+        "a function that failed on one row would tell of that row, so the list is closed:",
         f"{', '.join(shown_names)} and others: see `dpquery explain functions`.",
     )
     if name.upper() in _CHANCE:

@@ -206,7 +206,7 @@ def _passed_over(
     remedy = example(source, tokens)
     if word in _REPLACEMENTS:
         remedy = mended(source, span, _REPLACEMENTS[word], remedy)
-    return outside(shown, span, "this word would be passed over", remedy)
+    return outside(shown, span, "this would have no effect", remedy)
 
 
 # The node classes of a query and the slots of each: all others are refused (I9).

@@ -149,10 +149,11 @@ def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
     sides = (node.args.get("this"), node.args.get("expression"))
     if name is None and isinstance(node, exp.Binary) and None not in sides:
         operator = Span(spans.of(node.this).end, spans.of(node.expression).start)
-        text = source.snippet(operator)
-        start = operator.start + len(text) - len(text.lstrip())
-        if text.strip():
-            return text.strip().upper(), Span(start, start + len(text.strip()))
+        text = source.snippet(operator).rstrip("( \n\t")
+        start = operator.start + len(text) - len(text.lstrip(") \n\t"))
+        text = source.text[start : operator.start + len(text)]
+        if text:
+            return text.upper(), Span(start, start + len(text))
     return name or node.key.upper(), spans.of(node)
 
 
@@ -170,7 +171,8 @@ def _misused(node: exp.Expr) -> str | None:
         case exp.Is(expression=exp.Expr() as right) if not isinstance(
             right, exp.Null | exp.Boolean
         ):
-            return f"IS {right.sql().upper()}"
+            negated = "NOT " if isinstance(node.parent, exp.Not) else ""
+            return f"IS {negated}{right.sql().upper()}"
         case exp.Tuple(parent=exp.In(this=left)) if isinstance(left, exp.Tuple):
             return None
         case exp.Tuple() if not (

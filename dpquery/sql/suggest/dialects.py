@@ -44,7 +44,7 @@ _PARTS = {
     "value": r"('[^'\n]*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*)",
     "text": r"('[^'\n]*')",
     "number": r"(\d+(?:\.\d+)?)",
-    "argument": r"\s*([^(),]+?)\s*",
+    "argument": r"\s*((?:[^(),]|\([^()]*\))+?)\s*",
     "day": r"\d{4}-\d\d-\d\d",
     "compared": r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))",
     "matches": r"(?:RLIKE|REGEXP)\s*('[^'\n]*')",
@@ -69,6 +69,10 @@ _MOMENTS = {
     r"\b<moment>DIFF\(<argument>,<argument>,\s*<unit>\s*\)": r"DATE_DIFF('\3', \2, \1)",
     r"\b(?:STRFTIME|FORMAT_DATE)\(\s*<text>\s*,<argument>\)": r"STRFTIME(\2, \1)",
     r"\bDATE_FORMAT\(<argument>,\s*<text>\s*\)": r"STRFTIME(\1, \2)",
+    r"\b(DATE_?DIFF|DATE_?PART|DATE_?TRUNC)\(\s*<unit>\s*,": r"\1('\2',",
+    r"\bTO_CHAR\(<argument>,\s*'YYYY'\s*\)": r"STRFTIME(\1, '%Y')",
+    r"\bTO_CHAR\(<argument>,\s*'YYYY-MM'\s*\)": r"STRFTIME(\1, '%Y-%m')",
+    r"\bTO_CHAR\(<argument>,\s*'YYYY-MM-DD'\s*\)": r"STRFTIME(\1, '%Y-%m-%d')",
 }
 """Functions of moments whose arguments stand in another order elsewhere."""
 _READ = {
@@ -80,6 +84,7 @@ _READ = {
     r"\bBETWEEN\s+<value>\s*(?:,|-|\bTO\b)\s*<value>": r"BETWEEN \1 AND \2",
     r"<name>\s+(?:!\s*|NOT\s+)<matches>": r"NOT REGEXP_MATCHES(\1, \2)",
     r"<name>\s+<matches>": r"REGEXP_MATCHES(\1, \2)",
+    r"\bGLOB\s+'([^'*?\[\]%_\n]*)\*'": r"LIKE '\1%'",
     r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)": r"IN (\1)",
     r"\bIN\s*\[([^\]]*)\]": r"IN (\1)",
     r"\bIN\s+('[^'\n]*'|\d+)": r"IN (\1)",
@@ -131,8 +136,10 @@ _BOUND = {
     r"\b(?:DATE|DATETIME|TO_DATE)\(\s*<name>\s*\)": r"CAST(\1 AS DATE)",
     r"\b(?:DATE|DATETIME|TO_DATE)\(\s*('<day>')\s*(?:,[^()]*)?\)": r"\1",
     r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)": r"'\1-\2-\3'",
-    r"<now>\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?": "'2024-12-31'",
-    "<now>": "'2024-12-31'",
+    "<now>": "CURRENT_DATE",
+    r"<now>(?:\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?)?": "'2024-12-31'",  # today is out of bounds
+    # division
+    r"\bSAFE_DIVIDE\(<argument>,<argument>\)": r"\1 / \2",
 }
 """What is read, and means nothing here."""
 _UNKNOWN = {

@@ -51,10 +51,10 @@ refused[DPQ401]: DP_SUM(person_id) has no bounds
 refused[DPQ404]: DISTINCT is answered for counts, sums, means and spreads of one expression
   |
 1 | SELECT DP_MEDIAN(DISTINCT minutes, eps=0.5) FROM visits
-  |                           ^^^^^^^ not of this
+  |                           ^^^^^^^ DP_MEDIAN has no DISTINCT
 
    why: what is left after it has no bound that the noise could be scaled to.
-   try: DP_COUNT(DISTINCT minutes, eps=0.5)""",
+   try: DP_MEDIAN(minutes, eps=0.5)""",
     ),
     (
         "SELECT DP_VAR_POP(person_id, eps=1, bounds=[0, 9000000000000000000]) FROM visits",

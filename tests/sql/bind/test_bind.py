@@ -55,7 +55,7 @@ refused[DPQ202]: there is no function LOWR for rows
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lowr(dept) = 'eng'
   |                                              ^^^^ unknown function
 
-   why: a function that failed on one row would tell whether that row exists;
+   why: a function that failed on one row would tell of that row, so the list is closed:
         LOWER, CASE, COALESCE, YEAR, ROUND, LENGTH and others: see `dpquery explain functions`.
    try: LOWER(dept)""",
     ),

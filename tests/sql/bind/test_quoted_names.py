@@ -68,7 +68,7 @@ def policy() -> Policy:
         (
             'SELECT DP_MEDIAN(DISTINCT "select", eps=1) FROM "my people"',
             'DP_MEDIAN(DISTINCT "select", eps=1)',
-            'DP_COUNT(DISTINCT "select", eps=0.5)',
+            'DP_MEDIAN("select", eps=1)',
         ),
         (
             'SELECT SUM(zzz) FROM "my people"',

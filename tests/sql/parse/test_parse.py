@@ -50,7 +50,7 @@ refused[DPQ101]: this cannot be read at 'WHERE'
 refused[DPQ102]: DIV is not part of the language here
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age DIV 3 = 1
-  |                                                  ^^^ this word would be passed over
+  |                                                  ^^^ this would have no effect
 
    why: only what keeps the promise is accepted; `dpquery explain grammar` lists it.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age // 3 = 1""",

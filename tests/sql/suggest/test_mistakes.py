@@ -33,6 +33,7 @@ HABITS = [
     ("30 < age < 40", "30 < age AND age < 40"),
     ("dept RLIKE '^eng$'", "REGEXP_MATCHES(dept, '^eng$')"),
     ("dept NOT RLIKE 'eng'", "NOT REGEXP_MATCHES(dept, 'eng')"),
+    ("dept GLOB 'e*'", "dept LIKE 'e%'"),
     ("dept IN ['eng','hr']", "dept IN ('eng','hr')"),
     ("dept IN 'eng'", "dept IN ('eng')"),
     ("dept = ANY(['eng'])", "dept IN ('eng')"),
@@ -57,8 +58,11 @@ HABITS = [
     ("hired > DATE(2020, 1, 31)", "hired > '2020-01-31'"),
     ("DATE(hired) = '2020-01-31'", "CAST(hired AS DATE) = '2020-01-31'"),
     ("hired > TO_DATE('2020-01-31')", "hired > '2020-01-31'"),
-    ("hired > CURRENT_TIMESTAMP", "hired > '2024-12-31'"),
-    ("hired > NOW() - INTERVAL 1 YEAR", "hired > '2024-12-31'"),
+    ("hired < CURRENT_TIMESTAMP", "hired < CURRENT_DATE"),
+    ("hired < NOW() - INTERVAL 1 YEAR", "hired < CURRENT_DATE - INTERVAL 1 YEAR"),
+    ("DATEDIFF(DAY, hired, CURRENT_DATE) > 3", "DATEDIFF('DAY', hired, CURRENT_DATE) > 3"),
+    ("TO_CHAR(hired, 'YYYY-MM') = '2020-01'", "STRFTIME(hired, '%Y-%m') = '2020-01'"),
+    ("SAFE_DIVIDE(bonus, salary) > 0.1", "bonus / salary > 0.1"),
     ("DATE_TRUNC(hired, YEAR) = '2020-01-01'", "DATE_TRUNC('YEAR', hired) = '2020-01-01'"),
     ("DATE_TRUNC(hired, 'year') = '2020-01-01'", "DATE_TRUNC('year', hired) = '2020-01-01'"),
     (
@@ -282,7 +286,19 @@ MISTAKES = [
     (f"{STAFF}hired > '01/31/2020'", "'01/31/2020'"),
     (f"{STAFF}hired > '20200131'", "'20200131'"),
     (f"{STAFF}hired > 'last year'", "'last year'"),
-    (f"{STAFF}hired.year > DATE '2020-01-31'", "hired.year"),
+    (f"{STAFF}hired.year > 2020", "hired.year"),
+    (f"{STAFF}YEAR(CAST(dept AS DATE)) > 2020", "dept"),
+    (f"{STAFF}(dept, age) IN (('eng', 30, TRUE))", "('eng', 30, TRUE)"),
+    (
+        "SELECT DP_COUNT(*, eps=0.1) FROM "
+        "(SELECT person_id FROM visits EXCEPT ALL SELECT person_id FROM staff) s",
+        CARET,
+    ),
+    (
+        "SELECT DP_COUNT(*, eps=1) FROM "
+        "(staff s JOIN visits v ON s.person_id = v.person_id) AS q",
+        CARET,
+    ),
     # what would be paid for and could not contain anything
     ("SELECT DP_COUNT(*, eps=0.1) FROM staff LIMIT 0", CARET),
     ("SELECT DP_COUNT(*, eps=0.1) * NULL FROM staff", CARET),
@@ -416,7 +432,30 @@ def told(session: Session, query: str) -> str:
         (f'{STAFF}dept = "eng"', "'eng'"),
         (f"{STAFF}age > '40'", "age > 40"),
         (f"{STAFF}remote = 2", "remote = TRUE"),
+        (
+            "SELECT * FROM staff WHERE salary > 9",
+            "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE salary > 9",
+        ),
+        (
+            "SELECT s.*, age FROM staff s JOIN visits USING (person_id) LIMIT 3",
+            "SELECT DP_COUNT(*, eps=0.5) FROM staff",
+        ),
+        (
+            "SELECT person_id FROM visits EXCEPT SELECT person_id FROM staff",
+            "SELECT DP_COUNT(*, eps=0.5) FROM "
+            "(SELECT person_id FROM visits EXCEPT SELECT person_id FROM staff)",
+        ),
         (f"{STAFF}bonus = NULL", "bonus IS NULL"),
+        (f"{STAFF}age NOT IN (30, NULL, 40)", "age NOT IN (30, 40)"),
+        (f"{STAFF}hired.year = 2020", "YEAR(hired)"),
+        ("SELECT DP_MEDIAN(DISTINCT age, eps=1) FROM staff", "DP_MEDIAN(age, eps=1)"),
+        (f"{STAFF}(dept, age) IN (('eng', 30, TRUE))", "('eng', 30)"),
+        (f"{STAFF}YEAR(CAST(dept AS DATE)) > 2020", "DATE '2024-12-31'"),
+        (
+            "SELECT DP_COUNT(*, eps=1) FROM "
+            "(staff s JOIN visits v ON s.person_id = v.person_id) AS q",
+            "staff s JOIN visits v USING (person_id)",
+        ),
         (f"{STAFF}hired > 2020", "hired > DATE '2020-12-31'"),
         (f"{STAFF}hired >= 2020", "hired >= DATE '2020-01-01'"),
         (f"{STAFF}2020 < hired", "DATE '2020-12-31' < hired"),
