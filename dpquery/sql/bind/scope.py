@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NoReturn, TypeGuard
 
 from sqlglot import TokenType
@@ -104,7 +105,7 @@ def listed_names(names: Iterable[str], first: str | None = None) -> str:
     return listed(map(written_name, names), None if first is None else written_name(first))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """One relation of a FROM clause, under the name by which the query calls it."""
 
@@ -115,8 +116,21 @@ class Member:
     hidden: frozenset[str] = frozenset()
     """Folded names that USING joined: alone they mean the column of a relation before."""
 
+    @cached_property
+    def called(self) -> str:
+        """The alias, folded."""
+        return fold(self.alias)
 
-@dataclass(frozen=True, slots=True)
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[Expr]]:
+        """The columns by their folded names."""
+        found: dict[str, list[Expr]] = {}
+        for name, expr in self.columns.items():
+            found.setdefault(fold(name), []).append(expr)
+        return found
+
+
+@dataclass(frozen=True)
 class Scope:
     """What the names of a query over private rows mean."""
 
@@ -136,10 +150,18 @@ class Scope:
             if fold(name) not in member.hidden
         ]
 
-    @property
+    @cached_property
     def aliases(self) -> frozenset[str]:
         """The folded names of the relations."""
-        return frozenset(fold(member.alias) for member in self.members)
+        return frozenset(self._by_alias)
+
+    @cached_property
+    def _by_alias(self) -> Mapping[str, Sequence[Member]]:
+        """The relations by their folded names: of many joins, each column looks for one."""
+        found: dict[str, list[Member]] = {}
+        for member in self.members:
+            found.setdefault(member.called, []).append(member)
+        return found
 
     @property
     def names(self) -> frozenset[str]:
@@ -158,8 +180,7 @@ class Scope:
         found = [
             (member, expr)
             for member in self._meant(node)
-            for name, expr in member.columns.items()
-            if fold(name) == fold(node.name)
+            for expr in member.named.get(fold(node.name), ())
         ]
         if not found:
             here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
@@ -193,7 +214,8 @@ class Scope:
 
     def knows(self, name: str) -> bool:
         """Return whether a relation here has a column of that name."""
-        return any(fold(name) == fold(column) for column in self.columns)
+        folded = fold(name)
+        return any(folded in m.named and folded not in m.hidden for m in self.members)
 
     def has_columns_of(self, node: exp.Expr) -> bool:
         """Return whether every column in an expression is one of a relation here."""
@@ -204,10 +226,11 @@ class Scope:
 
     def _meant(self, node: exp.Column) -> Iterator[Member]:
         """Return the relations that a column can be of."""
-        for member in self.members:
-            hidden = fold(node.name) in member.hidden
-            if fold(node.table) == fold(member.alias) if node.table else not hidden:
-                yield member
+        if node.table:
+            yield from self._by_alias.get(fold(node.table), ())
+            return
+        name = fold(node.name)
+        yield from (member for member in self.members if name not in member.hidden)
 
     @property
     def _called(self) -> list[str]:
