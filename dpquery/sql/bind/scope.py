@@ -69,7 +69,7 @@ def is_plain(call: exp.Expr) -> bool:
 
 
 def call_key(node: exp.Expr) -> object:
-    """Return what is equal for nodes of one release: plain aggregates of the same text."""
+    """Return what is equal for nodes of one release: plain aggregates that mean the same."""
     inner = node.this if isinstance(node, exp.Filter) else node
     return inner.meta[PLAIN] if is_plain(node) else id(node)
 
