@@ -21,6 +21,7 @@ from dpquery.core.types import Kind
 from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
+from dpquery.rowfunctions.dates import PARTS
 
 _RESERVED = (
     "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
@@ -240,13 +241,29 @@ class Scope:
         """Refuse what stands before a column unless it is a relation's name in this query."""
         unknown = node.table and fold(node.table) not in self.aliases
         if node.args.get("db") or node.args.get("catalog") or unknown:
-            unknown_table(node, self._called, self.columns, span)
+            unknown_table(node, self._called, self.columns, span, self._part(node))
+
+    def _part(self, node: exp.Column) -> str:
+        """Write YEAR(hired) for `hired.year`; nothing where no part of a date is meant."""
+        date = exp.Column(this=node.args["table"]) if node.table else node
+        name = fold(date.name)
+        kinds = [expr.type.kind for m in self._meant(date) for expr in m.named.get(name, ())]
+        part = fold(node.name) in PARTS and kinds in ([Kind.DATE], [Kind.TIMESTAMP])
+        return f"{node.name.upper()}({written_name(date.name)})" if part else ""
 
 
 def unknown_table(
-    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span
+    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span, part: str = ""
 ) -> NoReturn:
-    """Refuse a name before a column that no relation of the query has."""
+    """Refuse a name before a column that no relation of the query has.
+
+    Args:
+        node: the column.
+        aliases: what the relations are called.
+        columns: the names of all their columns.
+        span: where it stands.
+        part: what is offered in its place where a part of a date is meant.
+    """
     here = "the table here is" if len(aliases) == 1 else "here are"
     offered = nearest(node.table, aliases) or next(iter(aliases), "")
     known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
@@ -254,7 +271,7 @@ def unknown_table(
     # In `hired.year` the column that was meant is what stands first.
     title = f"there is no table {node.table!r} in this query"
     why = "a column is named alone, or after the name its table has in the query."
-    remedy = f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
+    remedy = part or f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
     raise refusal("DPQ201", title, span, f"{here} {' and '.join(aliases)}", why, remedy)
 
 
