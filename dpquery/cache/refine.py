@@ -15,7 +15,7 @@ As with what is repeated, no file is looked at to find this out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -30,15 +30,38 @@ from dpquery.functions.additive import (
     in_place_of,
 )
 from dpquery.functions.base import Release
+from dpquery.ir.expr import Apply
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.ir.walk import constants_in
+from dpquery.ir.walk import constants_in, nodes_in
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.plan import FrontierPlan, Plan, dearest_of
 from dpquery.policy.model import Policy, place_name
+from dpquery.rowfunctions import named
 
 if TYPE_CHECKING:
     from dpquery.budget.ledger.ledger import Ledger
+
+MOST_CELLS = 10_000
+"""Values are refined one by one; more of them are drawn anew, and paid in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What decides whether releases from a scan can be refined."""
+
+    scan: Scan
+    anew: bool
+    """Whether they are drawn anew each time."""
+    waits: bool
+    """Whether it waits for what earlier releases give."""
+    places: frozenset[str]
+    """Where it reads private rows."""
+
+
+def _vague(scan: Scan) -> bool:
+    """Return whether another processor could find other exact values in the same rows."""
+    return any(not named(one.function).exact for one in nodes_in(scan, Apply))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,8 @@ class Refiner:
     ledger: Ledger
     holder: Holder
     keys: Keys
+    _known: dict[int, _Facts] = field(default_factory=dict)
+    """What holds of scans, by their identities: each is walked once for all its releases."""
 
     def refined(self, plan: Plan) -> Plan:
         """Return a plan that refines those of its releases that can be."""
@@ -82,7 +107,7 @@ class Refiner:
         if rate is None:
             return None
         question = self.keys.question(scan, release, values)
-        states = {place: read[place] for place in self._places(scan)}
+        states = {place: read[place] for place in self._facts(scan).places}
         return Refinable(question, rate, drawn, states)
 
     def _rate(self, scan: Scan, release: Release) -> Fraction | None:
@@ -90,12 +115,19 @@ class Refiner:
 
         Both have to be of one state of the data: not so where files may change unseen.
         """
-        return release.wanted.rate(scan) if self.policy.published else None
+        rate = release.wanted.rate if self.policy.published else None
+        return None if rate is None or self._facts(scan).anew else rate
 
-    def _places(self, scan: Scan) -> set[str]:
-        """Name where a scan reads private rows."""
-        tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
-        return {place_name(table, self.policy) for table in tables}
+    def _facts(self, scan: Scan) -> _Facts:
+        if id(scan) not in self._known:
+            tables = (self.policy.tables[one.table] for one in tables_of(scan.relation))
+            self._known[id(scan)] = _Facts(
+                scan,
+                anew=scan.cells > MOST_CELLS or _vague(scan),
+                waits=any(key.finding for key in scan.keys) or any(constants_in(scan)),
+                places=frozenset(place_name(table, self.policy) for table in tables),
+            )
+        return self._known[id(scan)]
 
     def _frontier(self, frontier: FrontierPlan, used: list[EarlierRelease]) -> FrontierPlan:
         """Put in what refines earlier releases, and note these: each can be used up once."""
@@ -128,7 +160,7 @@ class Refiner:
             return None
         if isinstance(release.mechanism, DiscreteLaplace) is not self._summed:
             return None  # the rho of a refinement is that of the later value, and not less
-        if any(key.finding for key in scan.keys) or any(constants_in((scan, release))):
+        if self._facts(scan).waits or any(constants_in(release)):
             return None
         taken = {one.number for one in used}
         left = self.ledger.earlier(self.holder, self.keys.question(scan, release))
@@ -136,7 +168,9 @@ class Refiner:
         if not less:
             return None
         best = max(less, key=lambda one: (one.rate, one.number))  # the newest of equals
-        return replace(best, read={place: best.read.get(place) for place in self._places(scan)})
+        return replace(
+            best, read={place: best.read.get(place) for place in self._facts(scan).places}
+        )
 
     @property
     def _summed(self) -> bool:

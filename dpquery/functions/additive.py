@@ -27,10 +27,8 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
-from dpquery.ir.expr import Apply
 from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
-from dpquery.ir.query import Call, Scan
-from dpquery.ir.walk import nodes_in
+from dpquery.ir.query import Call
 from dpquery.mechanisms import (
     PURE,
     AdditiveNoise,
@@ -42,7 +40,6 @@ from dpquery.mechanisms import (
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.gaussian import GaussianMean
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.rowfunctions import named
 
 Draws = tuple[tuple[Fraction, int], ...]
 """Several noisy integers of one exact one, each with the variance of its noise."""
@@ -206,14 +203,13 @@ class AdditiveRelease(Release):
         name = self.mechanism.name
         return self.function, self.measure, self.distance, name, self.unit, self.type
 
-    def rate(self, scan: Scan) -> Fraction | None:
-        """Return what it loses, if it can be refined.
+    @property
+    def rate(self) -> Fraction | None:
+        """What it loses, if it can be refined.
 
         That is the epsilon at a distance of 1 of Laplace noise, and the rho of Gaussian noise
         that was asked for in rho.
         """
-        if scan.cells > MOST_CELLS or _vague(scan):
-            return None
         match self.mechanism:
             case DiscreteLaplace() as noise:
                 return noise.loss(1).epsilon
@@ -241,10 +237,6 @@ def short(number: Fraction) -> str:
 
 
 # A count or sum that refines an earlier one, for the difference of what both lose.
-
-
-MOST_CELLS = 10_000
-"""Values are refined one by one; more of them are drawn anew, and paid in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,11 +344,6 @@ class RefinedRelease(Refinement):
         event = self.mechanism.event(self.distance)
         paid, refines = event.after - event.before, decimal_text(event.before)
         return replace(self.asked.step(), epsilon=paid, refines=refines)
-
-
-def _vague(scan: Scan) -> bool:
-    """Return whether another processor could find other exact values in the same rows."""
-    return any(not named(one.function).exact for one in nodes_in(scan, Apply))
 
 
 def in_place_of(

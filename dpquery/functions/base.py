@@ -390,8 +390,9 @@ class Release(ABC):
         """State the loss, recomputed from sensitivity and mechanism (I7)."""
         return self.mechanism.event(*self.moves)
 
-    def rate(self, scan: Scan) -> Fraction | None:
-        """Return what a later release from a scan pays less, if it can refine this one."""
+    @property
+    def rate(self) -> Fraction | None:
+        """What a later release pays less, if it can refine this one."""
         return None
 
     def question(self) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 `AVG(salary)` means `DP_AVG(salary)` once somebody has said what the whole statement may spend.
 That is split over the calls that state no epsilon of their own: equally, unless `weight=` says
-otherwise. A plain aggregate that is written twice is one release.
+otherwise. Plain aggregates that mean the same are one release.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
 from dpquery.sql.bind.groups import groupings_in, is_distinct_alone, key_of
-from dpquery.sql.bind.scope import PLAIN, Scope
+from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans
@@ -38,8 +38,21 @@ def make_calls(select: exp.Select, spans: Spans) -> None:
             filtered = isinstance(around, exp.Filter) and around.this is node
             call = _call(node, function, spans)
             # Now: binding changes what stands inside.
-            call.meta[PLAIN] = around.sql() if filtered and around else node.sql()
+            call.meta[PLAIN] = _meaning(around if filtered and around else node)
             node.replace(call)
+
+
+def _meaning(node: exp.Expr) -> str:
+    """Return what is equal for calls that mean the same: COUNT(1) counts rows, as COUNT(*)."""
+
+    def told(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Identifier):
+            return exp.to_identifier(fold(part.name), quoted=True)
+        if isinstance(part, exp.Count) and isinstance(part.this, exp.Literal | exp.Boolean):
+            return exp.Count(this=exp.Star())
+        return part
+
+    return node.transform(told).sql()
 
 
 def _aggregates(select: exp.Select) -> Iterator[exp.Expr]:

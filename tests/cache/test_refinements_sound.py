@@ -16,10 +16,10 @@ import pytest
 import dpquery
 from dpquery import dbapi
 from dpquery.cache import codec as stored
+from dpquery.cache import refine
 from dpquery.core.events import Pure, Refined
 from dpquery.engine import files as drift
 from dpquery.errors import BudgetRefused, ScanFailed
-from dpquery.functions import additive as of_functions
 from dpquery.session import Session
 from dpquery.shell.main import run_verb
 from tests.samples import edit, paid, sample_policy
@@ -200,7 +200,7 @@ def test_what_can_never_be_refined_is_not_kept_for_it(policy: Path, monkeypatch)
         assert not kept(session)
     with dpquery.connect(policy) as session:
         session.sql(COUNT.format("0.5"))
-        monkeypatch.setattr(of_functions, "MOST_CELLS", 4)
+        monkeypatch.setattr(refine, "MOST_CELLS", 4)
         by_dept = "SELECT dept, DP_COUNT(*, eps={}) FROM staff GROUP BY dept"
         session.sql(by_dept.format("1"))
         assert kept(session) == 1
@@ -300,3 +300,11 @@ def test_parts_pay_for_both_values(policy: Path, neighbours: str):
     assert shown[hr] == ("6" if pairs else "2")
     assert shown[ops] == ("4" if pairs else "0")
     assert [after[part] for part in (eng, hr)] == (["8", "8"] if pairs else ["6", "4"])
+
+
+def test_a_scan_is_walked_once_for_all_that_is_released_from_it(session: Session, monkeypatch):
+    seen: list[object] = []
+    monkeypatch.setattr(refine, "nodes_in", lambda tree, kind: seen.append(tree) or iter(()))
+    sums = (f"DP_SUM(age + {i}, eps=0.1)" for i in range(20))
+    session.sql(f"SELECT {', '.join(sums)} FROM staff")
+    assert len(seen) == 2  # to look for earlier releases, and to keep these

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from itertools import combinations, combinations_with_replacement, permutations
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, Kind, Type
-from dpquery.engine.matching import Slots
+from dpquery.engine.duckdb import engine as of_engine
+from dpquery.engine.duckdb.connection import memory_of, start
+from dpquery.engine.matching import OF_PAIR, OF_UNIT, Slots
+from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column
 from tests.oracle.told import placed_with_units
 from tests.worlds import private_table, world, write
@@ -129,7 +133,7 @@ def test_mistakes_are_caught():
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_the_oracle_chooses_the_same_values(limit, monkeypatch):
-    monkeypatch.setattr("tests.oracle.told._hash", lambda *asked: str(asked[2][0]))
+    monkeypatch.setattr("tests.oracle.told._order", lambda *asked: asked[2])
     for units in worlds():
         pairs = [(u, (value,)) for u, owned in enumerate(units) for value in owned]
         chosen = {value for (value,) in placed_with_units(pairs, limit, "", INTEGER)}
@@ -144,7 +148,35 @@ def test_a_long_path_of_exchanges_is_found():
     assert not slots.place([*range(size)])
 
 
+def test_memory_is_that_of_pairs_that_are_held_and_of_units():
+    slots = Slots(1, 2 * OF_UNIT + 4 * OF_PAIR)
+    assert slots.place("ab")
+    assert slots.place("b")
+    assert not slots.place("a")  # nothing is held of what has no place
+    with pytest.raises(MemoryError):
+        slots.place("c")
+    with pytest.raises(MemoryError):
+        Slots(1, 2 * OF_UNIT + OF_PAIR).place("ab")
+
+
 X = Column("x", INTEGER, Bounds(0, 199))
+
+
+def test_values_that_take_too_much_memory_fail_the_scan(tmp_path: Path, monkeypatch):
+    path = write(tmp_path / "t.parquet", unit=[1, 1, 2, 2], x=[5, 6, 6, 7])
+    monkeypatch.setattr(of_engine, "memory_of", lambda _: 2 * OF_UNIT + 3 * OF_PAIR)
+    with world("duckdb", private_table([path], [X])) as small:
+        with pytest.raises(ScanFailed) as caught:
+            small.exact("SELECT DP_COUNT(DISTINCT x, eps=1, max_rows_contributed=1) FROM t")
+        assert caught.value.code == "DPQ701"
+
+
+def test_memory_is_what_the_policy_allows():
+    with closing(start()) as connection:
+        connection.execute("SET memory_limit = '256MiB'")
+        assert memory_of(connection) == 2**28
+        connection.execute("SET memory_limit = '4GB'")
+        assert abs(memory_of(connection) - 4e9) < 1e8
 
 
 def test_values_of_units_with_many_are_not_lost(engine, tmp_path: Path):

@@ -9,6 +9,8 @@ import pytest
 from dpquery.errors import PlanRefused
 from dpquery.ir.relations import MOST_PAIRS, Extent, extent_of
 from dpquery.plan.cuts import notes_of
+from dpquery.sql.bind import scope
+from dpquery.sql.bind.scope import fold
 from dpquery.sql.size_limits import (
     MOST_CALLS,
     MOST_COPIES,
@@ -201,6 +203,23 @@ def test_a_join_may_have_as_many_rows_as_the_longer_side():
     for sides in ((twice, "visits"), ("visits", twice)):
         (frontier,) = planned(f"{COUNT}{sides[0]} a JOIN {sides[1]} b ON {on}").frontiers
         assert extent_of(frontier.scan.relation, ()) == Extent(2, 2, MOST_PAIRS)
+
+
+def test_names_of_many_joins_are_looked_up_and_not_compared_one_by_one(monkeypatch):
+    asked: list[str] = []
+
+    def counted(name: str) -> str:
+        asked.append(name)
+        return fold(name)
+
+    def folded(joins: int) -> int:
+        asked.clear()
+        rest = (f"LEFT JOIN regions r{i} ON r{i}.region = v.region" for i in range(joins))
+        planned(f"{COUNT}visits v {' '.join(rest)}")
+        return len(asked)
+
+    monkeypatch.setattr(scope, "fold", counted)
+    assert folded(80) < 2.2 * folded(40)
 
 
 @pytest.mark.parametrize("sets", [1, 2])

@@ -70,6 +70,16 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
+_UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4}
+
+
+def memory_of(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return how many bytes DuckDB may take for a query."""
+    found = execute(connection, "SELECT current_setting('memory_limit')").fetchone()
+    number, unit = (found or ("0 bytes",))[0].split()
+    return int(float(number) * 1024 ** _UNITS[unit])
+
+
 def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
     """Make a table of rows; a result that is still being read stays as it is."""
     with connection.cursor() as beside:

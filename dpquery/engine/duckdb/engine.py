@@ -21,6 +21,7 @@ from dpquery.engine.duckdb.connection import (
     execute,
     load,
     lock,
+    memory_of,
     quoted,
     start,
     stored_misfits,
@@ -45,8 +46,8 @@ from dpquery.ir.relations import tables_of
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
 from dpquery.policy.schema import file_misfits
 
-FETCHED = 1024
-"""Rows that are taken from the engine at a time."""
+FETCHED = 64
+"""Values that are taken from the engine at a time, each with all units that have it."""
 
 
 class DuckDBEngine:
@@ -173,8 +174,10 @@ class DuckDBEngine:
 
         Raises:
             TimeoutError: that takes longer than one query may.
+            MemoryError: that takes more memory than DuckDB may take for one.
         """
-        slots, until = Slots(measures[0].weight.limit), monotonic() + self._limits.seconds
+        until = monotonic() + self._limits.seconds
+        slots = Slots(measures[0].weight.limit, memory_of(connection))
         codes = [*dict.fromkeys(code for measure in measures for code in measure.codes)]
         rows = execute(connection, query)
         while batch := rows.fetchmany(FETCHED):

@@ -26,7 +26,7 @@ from dpquery.functions.base import (
     Takes,
 )
 from dpquery.functions.quantize import known_range
-from dpquery.ir.expr import Expr
+from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.options import (
@@ -507,6 +507,8 @@ class _Reader:
             label = f"{with_article(argument.type)} here"
             title, texts = f"{name} needs a {about.takes}", argument.type.kind is Kind.TEXT
             ordered = (_PLACES_OF_TEXTS,) if texts and about.takes is Takes.ORDERED else ()
+            if ordered and isinstance(argument, ColumnRef) and argument.keys:
+                remedy = f"DP_MODE({written}, eps=0.5)"  # MAX gives one that stands for all
             mismatch(argument.span, title, label, remedy, *ordered)
         return argument
 

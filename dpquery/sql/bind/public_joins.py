@@ -61,6 +61,8 @@ class KeyJoin:
         self.public = public
         self.number = number
         self.member = self._member()
+        scope = Scope((*before.members, self.member), before.table)
+        self.rows = Conditions(scope, context.spans)
 
     def _member(self) -> Member:
         """Return the columns of the public table, with what is known of their values."""
@@ -98,8 +100,7 @@ class KeyJoin:
         if most > 1 and self._too_many(by, found, most):
             refuse_key(by, self.public, self.before, most)
         if whole is not None:
-            rows, named = self._rows(), found[: len(using)]
-            found = [*named, *map(rows.condition, whole)]
+            found = [*found[: len(using)], *map(self.rows.condition, whole)]
         all_rows = Literal(by.relation, True, BOOLEAN)
         return all_of(by.relation, found) or all_rows, most
 
@@ -112,9 +113,11 @@ class KeyJoin:
         self, using: Sequence[exp.Identifier], pool: Sequence[exp.Expr]
     ) -> list[Expr]:
         """Bind USING, and what a pool of conditions has to say of equal columns."""
-        rows = self._rows()
         named = [equal_names(self.context, self.before, self.member, name) for name in using]
-        return [*named, *(rows.condition(node) for node in pool if self._equates_key(node))]
+        return [
+            *named,
+            *(self.rows.condition(node) for node in pool if self._equates_key(node)),
+        ]
 
     def most(self, equalities: Sequence[Expr]) -> int:
         """Return how many public rows meet one row at most, where these hold; at least one."""
@@ -125,10 +128,6 @@ class KeyJoin:
             return 1
         table = self.public.table.name
         return max(1, self.context.public.most_equal(table, tuple(sorted(names))))
-
-    def _rows(self) -> Conditions:
-        scope = Scope((*self.before.members, self.member), self.before.table)
-        return Conditions(scope, self.context.spans)
 
     def _equates_key(self, node: exp.Expr) -> bool:
         """Return whether a condition is `key = expression over the rows before`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NoReturn, TypeGuard
 
 from sqlglot import TokenType
@@ -20,6 +21,7 @@ from dpquery.core.types import Kind
 from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
+from dpquery.rowfunctions.dates import PARTS
 
 _RESERVED = (
     "ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE "
@@ -68,7 +70,7 @@ def is_plain(call: exp.Expr) -> bool:
 
 
 def call_key(node: exp.Expr) -> object:
-    """Return what is equal for nodes of one release: plain aggregates of the same text."""
+    """Return what is equal for nodes of one release: plain aggregates that mean the same."""
     inner = node.this if isinstance(node, exp.Filter) else node
     return inner.meta[PLAIN] if is_plain(node) else id(node)
 
@@ -104,7 +106,7 @@ def listed_names(names: Iterable[str], first: str | None = None) -> str:
     return listed(map(written_name, names), None if first is None else written_name(first))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """One relation of a FROM clause, under the name by which the query calls it."""
 
@@ -115,8 +117,21 @@ class Member:
     hidden: frozenset[str] = frozenset()
     """Folded names that USING joined: alone they mean the column of a relation before."""
 
+    @cached_property
+    def called(self) -> str:
+        """The alias, folded."""
+        return fold(self.alias)
 
-@dataclass(frozen=True, slots=True)
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[Expr]]:
+        """The columns by their folded names."""
+        found: dict[str, list[Expr]] = {}
+        for name, expr in self.columns.items():
+            found.setdefault(fold(name), []).append(expr)
+        return found
+
+
+@dataclass(frozen=True)
 class Scope:
     """What the names of a query over private rows mean."""
 
@@ -136,10 +151,18 @@ class Scope:
             if fold(name) not in member.hidden
         ]
 
-    @property
+    @cached_property
     def aliases(self) -> frozenset[str]:
         """The folded names of the relations."""
-        return frozenset(fold(member.alias) for member in self.members)
+        return frozenset(self._by_alias)
+
+    @cached_property
+    def _by_alias(self) -> Mapping[str, Sequence[Member]]:
+        """The relations by their folded names: of many joins, each column looks for one."""
+        found: dict[str, list[Member]] = {}
+        for member in self.members:
+            found.setdefault(member.called, []).append(member)
+        return found
 
     @property
     def names(self) -> frozenset[str]:
@@ -158,8 +181,7 @@ class Scope:
         found = [
             (member, expr)
             for member in self._meant(node)
-            for name, expr in member.columns.items()
-            if fold(name) == fold(node.name)
+            for expr in member.named.get(fold(node.name), ())
         ]
         if not found:
             here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
@@ -193,7 +215,8 @@ class Scope:
 
     def knows(self, name: str) -> bool:
         """Return whether a relation here has a column of that name."""
-        return any(fold(name) == fold(column) for column in self.columns)
+        folded = fold(name)
+        return any(folded in m.named and folded not in m.hidden for m in self.members)
 
     def has_columns_of(self, node: exp.Expr) -> bool:
         """Return whether every column in an expression is one of a relation here."""
@@ -204,10 +227,11 @@ class Scope:
 
     def _meant(self, node: exp.Column) -> Iterator[Member]:
         """Return the relations that a column can be of."""
-        for member in self.members:
-            hidden = fold(node.name) in member.hidden
-            if fold(node.table) == fold(member.alias) if node.table else not hidden:
-                yield member
+        if node.table:
+            yield from self._by_alias.get(fold(node.table), ())
+            return
+        name = fold(node.name)
+        yield from (member for member in self.members if name not in member.hidden)
 
     @property
     def _called(self) -> list[str]:
@@ -217,16 +241,29 @@ class Scope:
         """Refuse what stands before a column unless it is a relation's name in this query."""
         unknown = node.table and fold(node.table) not in self.aliases
         if node.args.get("db") or node.args.get("catalog") or unknown:
-            unknown_table(node, self._called, self.columns, span)
+            unknown_table(node, self._called, self.columns, span, self._part(node))
 
-
-_PARTS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
+    def _part(self, node: exp.Column) -> str:
+        """Write YEAR(hired) for `hired.year`; nothing where no part of a date is meant."""
+        date = exp.Column(this=node.args["table"]) if node.table else node
+        name = fold(date.name)
+        kinds = [expr.type.kind for m in self._meant(date) for expr in m.named.get(name, ())]
+        part = fold(node.name) in PARTS and kinds in ([Kind.DATE], [Kind.TIMESTAMP])
+        return f"{node.name.upper()}({written_name(date.name)})" if part else ""
 
 
 def unknown_table(
-    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span
+    node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span, part: str = ""
 ) -> NoReturn:
-    """Refuse a name before a column that no relation of the query has."""
+    """Refuse a name before a column that no relation of the query has.
+
+    Args:
+        node: the column.
+        aliases: what the relations are called.
+        columns: the names of all their columns.
+        span: where it stands.
+        part: what is offered in its place where a part of a date is meant.
+    """
     here = "the table here is" if len(aliases) == 1 else "here are"
     offered = nearest(node.table, aliases) or next(iter(aliases), "")
     known = [n for n in (node.name, node.table) if fold(n) in map(fold, columns)]
@@ -234,9 +271,7 @@ def unknown_table(
     # In `hired.year` the column that was meant is what stands first.
     title = f"there is no table {node.table!r} in this query"
     why = "a column is named alone, or after the name its table has in the query."
-    remedy = f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
-    if node.name.upper() in _PARTS and known == [node.table]:
-        remedy = f"{node.name.upper()}({written_name(node.table)})"
+    remedy = part or f"{written_name(offered)}.{written_name(*known[:1] or [near])}"
     raise refusal("DPQ201", title, span, f"{here} {' and '.join(aliases)}", why, remedy)
 
 

@@ -286,7 +286,10 @@ MISTAKES = [
     (f"{STAFF}hired > '01/31/2020'", "'01/31/2020'"),
     (f"{STAFF}hired > '20200131'", "'20200131'"),
     (f"{STAFF}hired > 'last year'", "'last year'"),
-    (f"{STAFF}hired.year > 2020", "hired.year"),
+    (f"{STAFF}hired.year = 2020", "hired.year"),
+    (f"{STAFF}staff.hired.month = 2", "staff.hired.month"),
+    ("SELECT DP_MAX(dept, eps=0.1) FROM staff", "DP_MAX(dept, eps=0.1)"),
+    (f"{STAFF}hired.date > DATE '2020-01-31'", "hired.date"),
     (f"{STAFF}YEAR(CAST(dept AS DATE)) > 2020", "dept"),
     (f"{STAFF}(dept, age) IN (('eng', 30, TRUE))", "('eng', 30, TRUE)"),
     (
@@ -589,3 +592,16 @@ def test_the_first_of_some_texts_is_said_to_be_somebodys(session):
         "converted"
         in refused(session, "SELECT DP_SUM(dept, eps=1) FROM staff").diagnostic.why[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        (f"{STAFF}hired.year = 2020", "YEAR(hired)"),
+        ("SELECT DP_MAX(dept, eps=0.1) FROM staff", "DP_MODE(dept, eps=0.5)"),
+    ],
+)
+def test_what_is_offered_is_near_what_was_meant(session: Session, query: str, offered: str):
+    with pytest.raises(QueryRefused) as told:
+        session.sql(query)
+    assert told.value.diagnostic.remedy[0] == offered
