@@ -72,6 +72,15 @@ class PublicItem:
     """Whether a query makes it: the policy has no such table."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReleasedItem:
+    """A released relation in a FROM clause among private ones."""
+
+    found: Open
+    alias: str
+    span: Span
+
+
 class Context(ABC):
     """What all queries of one statement share, and how a subquery is bound."""
 
@@ -98,6 +107,14 @@ class Context(ABC):
     @abstractmethod
     def members(self, query: exp.Expr) -> tuple[Expr, list[Expr]] | None:
         """Return whether a released column has values, and these; None of a public one."""
+
+    @abstractmethod
+    def released_rows(self, item: ReleasedItem) -> list[dict[str, Expr]]:
+        """Return the columns of each row that a released relation can have, as constants."""
+
+    @abstractmethod
+    def released_any(self, item: ReleasedItem) -> Expr:
+        """Return whether a released relation has any row, as a constant."""
 
     @abstractmethod
     def constant(self, node: exp.Subquery) -> Expr:

@@ -44,9 +44,10 @@ from dpquery.sql.bind.from_clause import (
     Derived,
     Private,
     PublicItem,
+    ReleasedItem,
     materialised,
 )
-from dpquery.sql.bind.public_joins import KeyJoin, all_of, equal_names
+from dpquery.sql.bind.public_joins import KeyJoin, ReleasedJoin, TableJoin, all_of, equal_names
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.literals import unwrapped
@@ -63,13 +64,15 @@ from dpquery.sql.suggest.joins import (
     refuse_unnamed,
 )
 
+Item = Derived | PublicItem | ReleasedItem
+"""What can stand in a FROM clause with private rows."""
 MOST_LOOKED_AT = 12
 """Inner joins in a row among which the next one is looked for."""
 
 
 def bind_from(
     context: Context,
-    items: Sequence[tuple[Derived | PublicItem, str, exp.Join | None, Span]],
+    items: Sequence[tuple[Item, str, exp.Join | None, Span]],
     where: exp.Where | None,
     *,
     grouped: bool,
@@ -100,12 +103,17 @@ def _asked(condition: exp.Expr | None) -> list[exp.Expr]:
 class _Item:
     """One relation of the clause, and how it is joined to those before it."""
 
-    found: Derived | PublicItem
+    found: Item
     alias: str
     join: exp.Join | None
     span: Span
     shared: tuple[exp.Identifier, ...] = ()
     """The columns that NATURAL JOIN is about, once they are known."""
+
+    @property
+    def table(self) -> str:
+        """What refusals call a table that is not private."""
+        return "released" if isinstance(self.found, ReleasedItem) else "public"
 
     @property
     def natural(self) -> bool:
@@ -200,10 +208,13 @@ class _From:
 
     def _join(self, item: _Item) -> None:
         """Join one relation more."""
-        if isinstance(item.found, PublicItem):
-            self._public(item, item.found)
-        else:
-            self._private(item, item.found)
+        match item.found:
+            case PublicItem() as public:
+                self._public(item, public)
+            case ReleasedItem() as released:
+                self._released(item, released)
+            case Derived() as private:
+                self._private(item, private)
         at = next(at for at, one in enumerate(self.items) if one.found is item.found)
         self.places += [at] * (len(self.members) - len(self.places))
 
@@ -225,9 +236,9 @@ class _From:
 
         What public tables wait for comes before those that nothing is tied to.
         """
-        if not isinstance(item.found, PublicItem):
+        if isinstance(item.found, Derived):
             return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
-        key = KeyJoin(self.context, self.scope, item.found, number=-1)
+        key = self._key(item.found, number=-1)
         found: list[Expr] = []
         for pool in (item.asked, self._about(item)):  # its own conditions nearly always do
             with suppress(QueryRefused):
@@ -265,13 +276,15 @@ class _From:
         return replace(item, shared=tuple(shared))
 
     def _require_kind(self, item: _Item) -> None:
-        public, lone = isinstance(item.found, PublicItem), set[str]()
+        public, lone = not isinstance(item.found, Derived), set[str]()
+        released = isinstance(item.found, ReleasedItem)
         if public or (self.at and item is self.items[self.at]):
             lone = {"RIGHT", "FULL"} if public else {"LEFT", "FULL"}
-        if item.side in lone and not (self.grouped and item.side != "FULL"):
+        shown = self.grouped and item.side != "FULL" and not released
+        if item.side in lone and not shown:
             other = "LEFT" if public else "RIGHT"
             instead = other if item.side == "FULL" else ""
-            refuse_public_rows(self._by(item), item.side, instead)
+            refuse_public_rows(self._by(item), item.side, instead, item.table)
 
     def _by(self, item: _Item) -> JoinedBy:
         return JoinedBy(item.join, item.span, self.context.spans)
@@ -284,12 +297,19 @@ class _From:
             self.relation = Filter(span, self.relation, rows.condition(node))
         self.pool = []
 
-    def _public(self, item: _Item, public: PublicItem) -> None:
-        """Join a public table, on its unique key or with all rows that meet one."""
+    def _key(self, found: PublicItem | ReleasedItem, number: int) -> KeyJoin:
+        if isinstance(found, PublicItem):
+            return TableJoin(self.context, self.scope, found, number)
+        return ReleasedJoin(self.context, self.scope, found, number)
+
+    def _keyed(
+        self, item: _Item, found: PublicItem | ReleasedItem
+    ) -> tuple[_Item, KeyJoin, Expr, int]:
+        """Find what a join with a public table, or a released one, asks of pairs of rows."""
         if item.kind:
-            refuse_public_kind(self._by(item), item.kind)
+            refuse_public_kind(self._by(item), item.kind, item.table)
         keeps, own = item.side == "LEFT", item.asked
-        key = KeyJoin(self.context, self.scope, public, self.context.numbers())
+        key = self._key(found, self.context.numbers())
         item = self._named(item, key.member)
         if item.natural and not item.using:
             refuse_unnamed(item.span)
@@ -299,7 +319,25 @@ class _From:
         )
         if not keeps:
             self.pool += own
-        name = public.table.name
+        return item, key, condition, most
+
+    def _released(self, item: _Item, released: ReleasedItem) -> None:
+        """Join a released relation: its columns are choices among its values."""
+        item, key, condition, _ = self._keyed(item, released)
+        assert isinstance(key, ReleasedJoin)  # noqa: S101 - made as one
+        keeps = item.side == "LEFT"
+        met, columns = key.chosen(condition, keeps=keeps)
+        if not keeps:
+            self.relation = Filter(item.span, self.relation, met)
+            present = facts_of(condition).present
+            self.members = [_known(m, present) for m in self.members]
+        names = frozenset(fold(name.name) for name in item.using)
+        self.members.append(Member(item.alias, columns, hidden=names))
+
+    def _public(self, item: _Item, public: PublicItem) -> None:
+        """Join a public table, on its unique key or with all rows that meet one."""
+        item, key, condition, most = self._keyed(item, public)
+        keeps, name = item.side == "LEFT", public.table.name
         joined = PublicJoin(item.span, self.relation, name, key.number, condition, keeps, most)
         self.relation = self.context.small(joined, item.span) if most > 1 else joined
         names = frozenset(fold(name.name) for name in item.using)

@@ -1,8 +1,13 @@
-"""Joins of private rows with a public table: the rows that meet, and groups of its columns."""
+"""Joins of private rows with a public table, or with a released one: the rows that meet.
+
+Of public tables also the groups that their columns make.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from itertools import chain, islice
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
@@ -13,6 +18,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import (
+    LONGEST_CONSTANT,
     ColumnRef,
     Compare,
     Comparison,
@@ -25,17 +31,25 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.query import Key, side_by_side, taken
 from dpquery.ir.relations import PublicJoin
-from dpquery.ir.walk import constants_in
+from dpquery.ir.walk import constants_in, with_columns
+from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.rowfunctions.key_domains import is_exact, tuples_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.expressions import Conditions
-from dpquery.sql.bind.from_clause import Context, PublicItem, longest_value, range_of
+from dpquery.sql.bind.from_clause import (
+    Context,
+    PublicItem,
+    ReleasedItem,
+    longest_value,
+    range_of,
+)
 from dpquery.sql.bind.scope import Member, Scope, fold, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.postprocess.from_clause import places_of
 from dpquery.sql.size_limits import MOST_COPIES
-from dpquery.sql.suggest.joins import JoinedBy, refuse_key
+from dpquery.sql.suggest.joins import JoinedBy, refuse_key, refuse_released
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 if TYPE_CHECKING:
@@ -45,43 +59,24 @@ MOST_PAIRED = 200_000
 """Rows of public tables that are put together, to see which groups there are."""
 
 
-class KeyJoin:
-    """Finds, in the conditions of a clause, the equalities with columns of a public table.
+class KeyJoin(ABC):
+    """Finds, in the conditions of a clause, the equalities with columns of one more table."""
 
-    With all columns of a unique key, each row meets one public row at most. Else it meets as
-    many as have equal values there, which is public; all of them are rows of its unit then, so
-    the unit has to be known by a column.
-    """
+    member: Member
+    """The columns of the table, as conditions find them."""
 
-    def __init__(
-        self, context: Context, before: Scope, public: PublicItem, number: int
-    ) -> None:
+    def __init__(self, context: Context, before: Scope, number: int) -> None:
         self.context = context
         self.before = before
-        self.public = public
         self.number = number
-        self.member = self._member()
-        scope = Scope((*before.members, self.member), before.table)
-        self.rows = Conditions(scope, context.spans)
 
-    def _member(self) -> Member:
-        """Return the columns of the public table, with what is known of their values."""
-        facts, table = self.context.public, self.public.table.name
-        columns = {}
-        for name, type_ in facts.types(table).items():
-            keys = facts.values(table, name)
-            columns[self.public.names[name]] = ColumnRef(
-                self.public.span,
-                name,
-                type_,
-                range_of(keys),
-                keys is not None,
-                keys=keys,
-                longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
-                of=self.number,
-                nulls=Nulls.GROUPED if facts.nulls(table, name) else Nulls.NEVER,
-            )
-        return Member(self.public.alias, columns)
+    @abstractmethod
+    def most(self, equalities: Sequence[Expr]) -> int:
+        """Return how many rows of it meet one row at most, where these hold; at least one."""
+
+    @abstractmethod
+    def require(self, by: JoinedBy, found: Sequence[Expr], most: int) -> None:
+        """Refuse a join in which a row may not meet so many, or that may not be meant."""
 
     def condition(
         self,
@@ -97,17 +92,12 @@ class KeyJoin:
         """
         found = self.equalities(using, pool)
         most = self.most(found)
-        if most > 1 and self._too_many(by, found, most):
-            refuse_key(by, self.public, self.before, most)
+        if most > 1:
+            self.require(by, found, most)
         if whole is not None:
             found = [*found[: len(using)], *map(self.rows.condition, whole)]
         all_rows = Literal(by.relation, True, BOOLEAN)
         return all_of(by.relation, found) or all_rows, most
-
-    def _too_many(self, by: JoinedBy, found: Sequence[Expr], most: int) -> bool:
-        """Return whether a row may not meet several public rows, or that may not be meant."""
-        units = self.before.table.unit is not None
-        return most > MOST_COPIES or not units or not (found or by.conditioned)
 
     def equalities(
         self, using: Sequence[exp.Identifier], pool: Sequence[exp.Expr]
@@ -119,15 +109,11 @@ class KeyJoin:
             *(self.rows.condition(node) for node in pool if self._equates_key(node)),
         ]
 
-    def most(self, equalities: Sequence[Expr]) -> int:
-        """Return how many public rows meet one row at most, where these hold; at least one."""
-        compared = map(self._compared, equalities)
-        names = {column.name for column in compared if column}
-        unique = {*map(fold, self.public.table.unique)}
-        if unique and unique <= {*map(fold, names)}:
-            return 1
-        table = self.public.table.name
-        return max(1, self.context.public.most_equal(table, tuple(sorted(names))))
+    @cached_property
+    def rows(self) -> Conditions:
+        """The names of the rows before, and of the table."""
+        scope = Scope((*self.before.members, self.member), self.before.table)
+        return Conditions(scope, self.context.spans)
 
     def _equates_key(self, node: exp.Expr) -> bool:
         """Return whether a condition is `key = expression over the rows before`."""
@@ -161,6 +147,130 @@ class KeyJoin:
             if isinstance(inner, ColumnRef) and inner.of == self.number:
                 blurred = side.type.kind is Kind.DOUBLE and inner.type.kind is not Kind.DOUBLE
                 return None if blurred else inner
+        return None
+
+
+class TableJoin(KeyJoin):
+    """A join with a public table.
+
+    With all columns of a unique key, each row meets one public row at most. Else it meets as
+    many as have equal values there, which is public; all of them are rows of its unit then, so
+    the unit has to be known by a column.
+    """
+
+    def __init__(
+        self, context: Context, before: Scope, public: PublicItem, number: int
+    ) -> None:
+        super().__init__(context, before, number)
+        self.public = public
+        self.member = self._member()
+
+    def _member(self) -> Member:
+        """Return the columns of the public table, with what is known of their values."""
+        facts, table = self.context.public, self.public.table.name
+        columns = {}
+        for name, type_ in facts.types(table).items():
+            keys = facts.values(table, name)
+            columns[self.public.names[name]] = ColumnRef(
+                self.public.span,
+                name,
+                type_,
+                range_of(keys),
+                keys is not None,
+                keys=keys,
+                longest=longest_value(keys) if type_.kind is Kind.TEXT else 0,
+                of=self.number,
+                nulls=Nulls.GROUPED if facts.nulls(table, name) else Nulls.NEVER,
+            )
+        return Member(self.public.alias, columns)
+
+    def most(self, equalities: Sequence[Expr]) -> int:
+        """Return how often what is equated occurs together, which is public."""
+        compared = map(self._compared, equalities)
+        names = {column.name for column in compared if column}
+        unique = {*map(fold, self.public.table.unique)}
+        if unique and unique <= {*map(fold, names)}:
+            return 1
+        table = self.public.table.name
+        return max(1, self.context.public.most_equal(table, tuple(sorted(names))))
+
+    def require(self, by: JoinedBy, found: Sequence[Expr], most: int) -> None:
+        """Refuse too many copies of a row, or any where rows are units."""
+        units = self.before.table.unit is not None
+        if most > MOST_COPIES or not units or not (found or by.conditioned):
+            refuse_key(by, self.public, self.before, most)
+
+
+class ReleasedJoin(KeyJoin):
+    """A join with a released relation, of which a row meets one row at most.
+
+    Its columns stand for constants: of each row that it can have, by plan, one for each column.
+    A row r of a unit becomes (r, c) with c the values of the one released row whose constants
+    meet the condition, or is left out, or kept with NULL, where there is none. For any values
+    that the constants have, that is a function of r alone: unit-locality holds, no row becomes
+    several, and every sensitivity of the scan stands as it is. The values are those of earlier
+    releases, so that both losses add up, as where rows are compared with one of them.
+    """
+
+    def __init__(
+        self, context: Context, before: Scope, released: ReleasedItem, number: int
+    ) -> None:
+        super().__init__(context, before, number)
+        self.released = released
+        found, span = released.found, released.span
+        columns = {
+            name: ColumnRef(span, name, type_, of=number, longest=LONGEST_CONSTANT)
+            for name, (type_, _) in places_of(found, span).items()
+        }
+        self.member = Member(released.alias, columns)
+
+    def most(self, equalities: Sequence[Expr]) -> int:
+        """Return one where all that tells its rows apart is equated, else all its rows."""
+        found = self.released.found
+        compared = {column.name for column in map(self._compared, equalities) if column}
+        keys = [found.columns[at] for at in found.unique]
+        cut = any(key.kind is Kind.TEXT and key.longest > LONGEST_CONSTANT for key in keys)
+        rounded = any(key.kind is Kind.DECIMAL for key in keys)
+        unique = {key.name for key in keys} <= compared and not (cut or rounded)
+        return 1 if keys and unique else max(1, found.most)
+
+    def require(self, by: JoinedBy, found: Sequence[Expr], most: int) -> None:
+        """Refuse several released rows."""
+        refuse_released(by, self.released, self.before, most)
+
+    def chosen(self, condition: Expr, *, keeps: bool) -> tuple[Expr, dict[str, Expr]]:
+        """Return whether a row meets one, and each column of the one that it meets."""
+        span, rows = self.released.span, self.context.released_rows(self.released)
+        met = [
+            with_columns(condition, {(self.number, name): one for name, one in row.items()})
+            for row in rows
+        ]
+        if len(rows) == 1:
+            there = self.context.released_any(self.released)
+            always = isinstance(condition, Literal)  # nothing is asked of the pair
+            met = [there if always else Logic(span, True, (there, *met))]
+            if not keeps:
+                return met[0], rows[0]
+        same = {} if keeps else dict(filter(None, map(self._equal, _parts(condition))))
+        columns = {
+            name: same.get(name) or self._choice(met, [row[name] for row in rows])
+            for name in self.member.columns
+        }
+        return met[0] if len(met) == 1 else Logic(span, False, tuple(met)), columns
+
+    def _choice(self, met: Sequence[Expr], values: Sequence[Expr]) -> Expr:
+        """Return the value of the row that is met; NULL of none."""
+        pairs = chain.from_iterable(zip(met, values, strict=True))
+        return apply(self.released.span, "CASE", *pairs)
+
+    def _equal(self, part: Expr) -> tuple[str, Expr] | None:
+        """Return a column, and what it equals in the rows before, of the same type."""
+        if isinstance(part, Compare) and part.operator is Comparison.EQ:
+            for one, other in ((part.left, part.right), (part.right, part.left)):
+                if not isinstance(one, ColumnRef) or one.of != self.number:
+                    continue
+                if self.number not in _read(other):
+                    return one.name, other
         return None
 
 
@@ -369,6 +479,13 @@ class PublicGroups:
             said = [(of, part) for of, part in self.said if number in _read(part) <= seen]
             rows = _joined(rows, found, one, said)
         return rows
+
+
+def _parts(condition: Expr) -> tuple[Expr, ...]:
+    """Return the conditions that all have to be true."""
+    if isinstance(condition, Logic) and condition.conjunction:
+        return condition.parts
+    return (condition,)
 
 
 def _read(expr: Expr) -> set[int]:

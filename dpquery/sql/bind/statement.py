@@ -24,9 +24,15 @@ from dpquery.ir.relations import public_joins
 from dpquery.policy.model import Policy, PublicFacts, Table, derived_table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
-from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
+from dpquery.sql.bind.from_clause import (
+    Derived,
+    Private,
+    PublicItem,
+    ReleasedItem,
+    is_star,
+)
 from dpquery.sql.bind.groups import Keys, finds_keys
-from dpquery.sql.bind.joins import bind_from, same_units
+from dpquery.sql.bind.joins import Item, bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
@@ -47,6 +53,7 @@ from dpquery.sql.postprocess.from_clause import (
     joined_rows,
     literals,
     members_of,
+    places_of,
     require_rows,
     rows_within,
 )
@@ -92,6 +99,8 @@ class Statement(Opener):
         """Those that were bound, by their spans: an expression may be bound twice."""
         self._members: dict[Span, tuple[Expr, list[Expr]]] = {}
         """So for subqueries of several values."""
+        self._rows: dict[Span, list[dict[str, Expr]]] = {}
+        """So for released relations among private ones."""
         self._released_reads = 0
         """How often something released was read so far."""
         self._of_releases: set[int] = set()
@@ -245,17 +254,13 @@ class Statement(Opener):
             return self._joined(
                 [(self._opened(f), *rest) for f, *rest in items], select.args.get("where")
             )
-        given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
+        given: list[tuple[Item, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
-            if id(node) in released and not isinstance(found, Derived):
-                span, label = self.spans.of(node), "its rows belong to no unit"
-                word = "a join of private rows with released ones"
-                raise outside(word, span, label, "WHERE column > (SELECT ...)")
-            if isinstance(found, Open):
-                bound = self._derived_item(found, alias, self.spans.of(node))
-                given.append((bound, alias, join, self.spans.of(join or node)))
-            else:
-                given.append((found, alias, join, self.spans.of(join or node)))
+            span, bound = self.spans.of(node), found
+            if isinstance(bound, Open) and id(node) not in released:
+                bound = self._derived_item(bound, alias, span)
+            one = ReleasedItem(bound, alias, span) if isinstance(bound, Open) else bound
+            given.append((one, alias, join, self.spans.of(join or node)))
         grouped = select.args.get("group") is not None
         return bind_from(self, given, select.args.get("where"), grouped=grouped)
 
@@ -393,20 +398,38 @@ class Statement(Opener):
         if self._released_reads == before:
             return None
         if span not in self._members:
-            if found.most > MOST_MEMBERS:
-                label, remedy = (
-                    f"up to {found.most:,}",
-                    f"end the subquery: LIMIT {MOST_MEMBERS}",
-                )
-                title = f"rows are compared with {MOST_MEMBERS} released values at most"
-                why = "they are not known yet: each is put among the rows on its own."
-                raise refusal("DPQ409", title, span, label, why, remedy)
+            _require_few(found, span)
             type_, sql = constant_of(found.columns[0], span)
             source = f'(SELECT {sql} AS "v" FROM {found.source} AS "{self.alias()}")'
             some, *each = members_of('"v"', source, found.most)
             values: list[Expr] = [self._constant(one, found, span, type_) for one in each]
             self._members[span] = self._constant(some, found, span, BOOLEAN), values
         return self._members[span]
+
+    def released_rows(self, item: ReleasedItem) -> list[dict[str, Expr]]:
+        """Bind the columns of a released relation: constants, in each row that it can have.
+
+        Raises:
+            PlanRefused: DPQ409 there can be too many rows.
+        """
+        found, span = item.found, item.span
+        if span not in self._rows:
+            _require_few(found, span)
+            rows: list[dict[str, Expr]] = [{} for _ in range(found.most)]
+            for name, (type_, values) in places_of(found, span).items():
+                for row, value in zip(rows, values, strict=True):
+                    row[name] = self._of_rows(value, found, span, type_)
+            self._rows[span] = rows
+        return self._rows[span]
+
+    def released_any(self, item: ReleasedItem) -> Expr:
+        """Bind whether a released relation has any row."""
+        return self._of_rows("count(*) > 0", item.found, item.span, BOOLEAN)
+
+    def _of_rows(self, value: str, found: Open, span: Span, type_: Type) -> Constant:
+        """Take in one value that is computed from all rows of a relation."""
+        sql = f'SELECT {value} AS "c0" FROM {found.source} AS "{self.alias()}"'
+        return self._constant(sql, found, span, type_)
 
     def _constant(self, sql: str, found: Open, span: Span, type_: Type) -> Constant:
         """Take in a query of one value, which is asked before the rows are read."""
@@ -503,6 +526,15 @@ class Statement(Opener):
             title = f"nothing is asked about {scope.table.name}"
             raise unaskable(title, spans.of(first), label, below.query(COUNT))
         return found
+
+
+def _require_few(found: Open, span: Span) -> None:
+    """Refuse more released rows than can be put among private ones, by plan."""
+    if found.most > MOST_MEMBERS:
+        title = f"rows are compared with {MOST_MEMBERS} released values at most"
+        why = "they are not known yet: each is put among the rows on its own."
+        remedy = f"end the subquery: LIMIT {MOST_MEMBERS}"
+        raise refusal("DPQ409", title, span, f"up to {found.most:,}", why, remedy)
 
 
 def _owners(items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> dict[str, str]:

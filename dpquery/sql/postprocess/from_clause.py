@@ -57,6 +57,8 @@ class Open:
     """Whether its rows stand in an order that was asked for."""
     most: int = 1
     """How many rows it can have."""
+    unique: frozenset[int] = frozenset()
+    """The places of columns that no two rows have equal; of none, nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class From:
     comma: bool = False
     most: int = 1
     """How many rows it can have."""
+    unique: Sequence[str] = ()
+    """The columns that no two rows have equal, of a relation that stands alone."""
 
     @property
     def aliases(self) -> list[str]:
@@ -99,6 +103,8 @@ class From:
         Where it does not stand alone, its rows could repeat.
         """
         at = len(self.rows)
+        unique = sorted(open_.unique) if alone else ()
+        self.unique = [f'"{engine}".{open_.columns[place].sql}' for place in unique]
         self.rows += [(f'"{engine}"."r{i}"', f) for i, f in enumerate(open_.hidden)]
         columns = []
         for column in open_.columns:
@@ -331,6 +337,7 @@ _FITTING = {
     Kind.DATE: _IN_CALENDAR,
     Kind.TIMESTAMP: _IN_CALENDAR,
 }
+_WHOLE = "TRY_CAST({0} AS BIGINT)"
 _NUMBER = "CASE WHEN isfinite(TRY_CAST({0} AS DOUBLE)) THEN TRY_CAST({0} AS DOUBLE) END"
 
 
@@ -354,6 +361,26 @@ def members_of(column: str, source: str, most: int) -> Iterator[str]:
         value = f"list({column} ORDER BY {column} NULLS LAST)[{at + 1}]"
         shown = f"CASE WHEN count(*) > {at} THEN {value} ELSE min({column}) END"
         yield f'SELECT {shown} AS "c0" FROM {source}'
+
+
+def places_of(found: Open, span: Span) -> dict[str, tuple[Type, list[str]]]:
+    """Return the type of each column, and a query for its value in each row that there can be.
+
+    The rows stand in the order of what is unique in them, NULL last; those that are missing are
+    of NULL. Whole numbers that tell rows apart stay exact: as doubles, several could be equal.
+    """
+    written = {}
+    for at, column in enumerate(found.columns):
+        if at in found.unique and column.kind is Kind.INTEGER:
+            written[column.name] = INTEGER, _WHOLE.format(column.sql)
+        else:
+            written[column.name] = constant_of(column, span)
+    keys = ", ".join(f"{found.columns[at].sql} NULLS LAST" for at in sorted(found.unique))
+    order = f" ORDER BY {keys}" if keys else ""
+    return {
+        name: (type_, [f"list({sql}{order})[{at + 1}]" for at in range(found.most)])
+        for name, (type_, sql) in written.items()
+    }
 
 
 def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> list[Literal]:

@@ -73,7 +73,14 @@ class Select:
         made = sum(column.grown for column in columns)
         base.opener.require_texts(made, self._spans.of(self._select))
         most = rows_within(stage.most, self._args.get("limit"))
-        return Open(f"({sql})", columns, tuple(f for _, f in hidden), bool(order), most)
+        hidden_of = tuple(f for _, f in hidden)
+        return Open(f"({sql})", columns, hidden_of, bool(order), most, self._unique())
+
+    def _unique(self) -> frozenset[int]:
+        """Return the places of columns that show together what no two rows have equal."""
+        shown = {value.sql: at for at, (_, value) in enumerate(self._items)}
+        keys = self._stage.unique if self._final is self._stage else ()
+        return frozenset(shown[key] for key in keys if set(keys) <= shown.keys())
 
     def _grouped(self, base: Rows | FrontierRows, kept: list[Value]) -> Base:
         """Return the stage of groups, where rows are put into groups."""

@@ -8,6 +8,7 @@ arithmetic.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NoReturn
@@ -58,6 +59,11 @@ class Base(Expressions, ABC):
         """Whether no subquery stands beside the rows."""
         return not self._beside
 
+    @property
+    @abstractmethod
+    def unique(self) -> Sequence[str]:
+        """The texts of values that no two rows have equal; of none, nothing is known."""
+
     @abstractmethod
     def text(self) -> str:
         """Write what stands after FROM, subqueries excepted."""
@@ -85,6 +91,11 @@ class Rows(Base):
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr], from_: From) -> None:
         super().__init__(opener, aliases)
         self.from_, self.rows, self.most = from_, from_.rows, from_.most
+
+    @property
+    def unique(self) -> Sequence[str]:
+        """Those of the one relation that is read."""
+        return self.from_.unique
 
     def text(self) -> str:
         """Write the joins."""
@@ -159,6 +170,12 @@ class FrontierRows(Base):
         else:
             self._alias = opener.alias()
             self.rows = [(f'"{self._alias}"."r{i}"', f) for i, f in enumerate(self._frontiers)]
+
+    @property
+    def unique(self) -> Sequence[str]:
+        """The keys of the one grouping: each group is one row."""
+        keys = self.released.sets[0] if self._count == 1 else ()
+        return [self._released(key.column).sql for key in keys]
 
     def text(self) -> str:
         """Name the released table; or put those of several groupings together."""
@@ -254,6 +271,12 @@ class Groups(Base):
         self._aggregates: list[str] = []
         self.rows = []  # a group is of many rows
         self.most = sum(below.most if places else 1 for places in self._sets)
+
+    @property
+    def unique(self) -> Sequence[str]:
+        """The keys of the one grouping: each group is one row."""
+        places = self._sets[0] if len(self._sets) == 1 else ()
+        return [f'"{self._alias}"."g{at - 1}"' for at in places]
 
     @property
     def chosen(self) -> Base:

@@ -9,11 +9,12 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span
+from dpquery.core.types import Kind
 from dpquery.errors import Worded, refusal
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
-from dpquery.sql.bind.from_clause import Context, Derived, PublicItem
+from dpquery.sql.bind.from_clause import Context, Derived, PublicItem, ReleasedItem
 from dpquery.sql.bind.scope import Member, Scope, fold, written_name
 from dpquery.sql.parse.spans import Spans, mended, outside, span_of
 from dpquery.sql.size_limits import MOST_COPIES
@@ -158,6 +159,29 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoR
     )
 
 
+def refuse_released(at: JoinedBy, released: ReleasedItem, scope: Scope, most: int) -> NoReturn:
+    """Refuse a join with released rows of which a row may meet several."""
+    found, alias = released.found, released.alias
+    keys = [found.columns[place].name for place in sorted(found.unique)]
+    ours = [_having(scope, key) for key in keys]
+    rounded = any(found.columns[place].kind is Kind.DECIMAL for place in found.unique)
+    remedy = "join it on all that it is grouped by, or end the subquery: LIMIT 1"
+    if rounded:
+        remedy = "group it by a whole number, a text or a date: decimals are rounded here"
+    elif keys and alias and "" not in ours:
+        name, written = written_name(alias), map(written_name, keys)
+        pairs = zip(map(written_name, ours), written, strict=True)
+        remedy = at.with_condition(" AND ".join(f"{a}.{k} = {name}.{k}" for a, k in pairs))
+    raise refusal(
+        "DPQ306",
+        "a row may meet several released rows",
+        at.span,
+        f"up to {most:,} of them",
+        "released rows are joined on all of their groups, or there is one of them.",
+        remedy,
+    )
+
+
 def _unique(public: PublicItem) -> str:
     if public.derived:
         return "several of its rows meet one"
@@ -179,8 +203,8 @@ def _having(scope: Scope, column: str) -> str:
     return next(named, "")
 
 
-def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
-    """Refuse to keep public rows that no private row meets: `side` keeps them.
+def refuse_public_rows(at: JoinedBy, side: str, instead: str, table: str) -> NoReturn:
+    """Refuse to keep public or released rows that no private row meets: `side` keeps them.
 
     The other word keeps what else that one keeps; it may be none.
     """
@@ -188,9 +212,9 @@ def refuse_public_rows(at: JoinedBy, side: str, instead: str) -> NoReturn:
     span = _word_before(source, side, at.relation)
     raise refusal(
         "DPQ306",
-        "rows of a public table alone belong to no unit",
+        f"rows of a {table} table alone belong to no unit",
         span,
-        "keeps public rows that no private row meets",
+        f"keeps {table} rows that no private row meets",
         (
             "every row below the DP_ functions belongs to one unit; groups of public",
             "columns are all shown anyway, also those without rows.",
@@ -233,7 +257,7 @@ def refuse_before(span: Span) -> NoReturn:
     )
 
 
-def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
+def refuse_public_kind(at: JoinedBy, kind: str, table: str) -> NoReturn:
     """Refuse a semi or anti join with a public table: a join on its key says the same."""
     source = at.spans.source
     joined = at.relation if at.join is None else at.spans.of(at.join.this)
@@ -241,7 +265,7 @@ def refuse_public_kind(at: JoinedBy, kind: str) -> NoReturn:
     remedy = "LEFT JOIN on its key, and WHERE the key IS NULL"
     if kind == "SEMI":
         remedy = mended(source, word, "", "JOIN on its key")
-    raise outside(f"a {kind} JOIN with a public table", word, "not understood", remedy)
+    raise outside(f"a {kind} JOIN with a {table} table", word, "not understood", remedy)
 
 
 def refuse_twice(alias: str, span: Span) -> NoReturn:

@@ -351,7 +351,6 @@ JOIN web w2 ON s1.ca_county = w2.ca_county AND w2.d_year = s1.d_year AND w2.d_qo
 WHERE s1.d_year = 2000 AND w2.sales / NULLIF(w1.sales, 0) > s2.sales / NULLIF(s1.sales, 0) ORDER BY s1.ca_county;
 
 -- 32. How much discount by catalog was over 1.3 times the average of its item?
--- waits: DPQ102, a join of rows with what was released before
 SELECT SUM(cs_ext_discount_amt) AS excess
 FROM catalog_sales JOIN item ON i_item_sk = cs_item_sk JOIN date_dim ON d_date_sk = cs_sold_date_sk JOIN (
     SELECT i_item_sk AS mean_of, AVG(cs_ext_discount_amt) AS mean FROM catalog_sales
@@ -1053,7 +1052,6 @@ WHERE cr_call_center_sk = cc_call_center_sk AND cr_returned_date_sk = d_date_sk 
 GROUP BY cc_call_center_id, cc_name, cc_manager HAVING COUNT(*) > 0 ORDER BY loss DESC;
 
 -- 92. How much discount on the web was over 1.3 times the average of its item?
--- waits: DPQ102, a join of rows with what was released before
 SELECT SUM(ws_ext_discount_amt) AS excess
 FROM web_sales JOIN item ON i_item_sk = ws_item_sk JOIN date_dim ON d_date_sk = ws_sold_date_sk JOIN (
     SELECT i_item_sk AS mean_of, AVG(ws_ext_discount_amt) AS mean FROM web_sales JOIN item ON ws_item_sk = i_item_sk
