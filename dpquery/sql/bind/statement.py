@@ -24,7 +24,7 @@ from dpquery.ir.relations import public_joins
 from dpquery.policy.model import Policy, PublicFacts, derived_table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions
-from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, is_star
+from dpquery.sql.bind.from_clause import Derived, Private, PublicItem, RowList, is_star
 from dpquery.sql.bind.groups import Keys, finds_keys
 from dpquery.sql.bind.joins import bind_from, same_units
 from dpquery.sql.bind.released import Released, raw, unaskable
@@ -63,7 +63,7 @@ from dpquery.sql.postprocess.values import (
 )
 from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
-from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
+from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_list, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
 MOST_DERIVED = 8
@@ -244,7 +244,7 @@ class Statement(Opener):
             return self._joined(
                 [(self._opened(f), *rest) for f, *rest in items], select.args.get("where")
             )
-        given: list[tuple[Derived | PublicItem, str, exp.Join | None, Span]] = []
+        given: list[tuple[Derived | PublicItem | RowList, str, exp.Join | None, Span]] = []
         for found, alias, join, node in items:
             if id(node) in released and not isinstance(found, Derived):
                 span, label = self.spans.of(node), "its rows belong to no unit"
@@ -291,6 +291,8 @@ class Statement(Opener):
         """Return an item of a FROM clause without private rows as an open relation."""
         if isinstance(found, Open):
             return found
+        if isinstance(found, RowList):
+            refuse_list(self.spans.of(found.node), "no private row stands before it")
         assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
         name, columns = found.table.name, []
         types = self.public.types(name)
