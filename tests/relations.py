@@ -279,6 +279,26 @@ def _public(draw: st.DrawFn, depth: int) -> str:
     )
 
 
+_LISTS = (
+    ("unit, i, j, d, p AS k, c", "UNNEST(string_split(k, 'b')) u(p)"),
+    ("unit, i, j, d, p AS k, c", "UNNEST(string_split(k || 'ab' || k, 'ab')) AS p"),
+    ("unit, p AS i, j, d, k, c", "UNNEST([i, j, 3]) u(p)"),
+    ("unit, i, j, p AS d, k, c", "UNNEST([d, -d, 0e0 * d]) u(p)"),
+    ("unit, i, j, d, k, p AS c", "LATERAL (SELECT unnest([c, c + 1]) AS p) u"),
+    ("unit, i, j, d, k, c", "UNNEST([k, NULLIF(k, 'a')]) u"),
+    ("unit, unnest([j, i]) AS i, j, d, k, c", ""),
+    ("unit, i, j, d, unnest(string_split(k, 'a')) AS k, c", ""),
+)
+"""Rows with each value of a list of their own."""
+
+
+@st.composite
+def _listed(draw: st.DrawFn, depth: int) -> str:
+    columns, joined = draw(st.sampled_from(_LISTS))
+    source = f"{draw(relations(depth))} x{', ' if joined else ''}{joined}"
+    return f"SELECT {columns} FROM {source} WHERE {draw(conditions('x'))}"
+
+
 _SETS = st.sampled_from(["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
 
 
@@ -389,6 +409,7 @@ _FORMS = {
     "semi join": _semi_joined,
     "within": _within,
     "public": _public,
+    "listed": _listed,
     "union": _union,
     "per unit": _per_unit,
     "sums": _sums_of_doubles,

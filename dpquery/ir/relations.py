@@ -19,7 +19,17 @@ from math import isqrt
 
 from dpquery.core.source import Span
 from dpquery.core.types import UNKNOWN, Interval, Type
-from dpquery.ir.expr import Code, ColumnRef, Compare, Comparison, Expr, Logic, columns_of, parts
+from dpquery.ir.expr import (
+    Code,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    Logic,
+    columns_of,
+    longest_of,
+    parts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,31 @@ class PublicJoin:
     condition: Expr
     keeps: bool
     most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unnest:
+    """A row for each value of a list that a row has; the first `most` of them, at most.
+
+    The list is of some values of the row, or of the parts of its one text between separators.
+    An empty text is one part, and NULL has none. Of a unit's rows R it makes
+    { (r, v) : r in R, v among the first values of the list of r }, each as often as it stands
+    there. That is a function of R alone, row by row: unit-locality holds, and no order of rows
+    decides anything. As in a join with a public table, weights are of a unit's rows after it,
+    so that every sensitivity stands as it is; what does not stand is that a unit has one row.
+    Where each row is a unit of its own, there are no weights: a row may not become several.
+
+    The number is of the query and the policy: how many values are written, or how many parts a
+    text of the greatest length can have, up to a limit.
+    """
+
+    span: Span
+    source: Relation
+    number: int
+    values: tuple[Output, ...]
+    """The values of a list, all of one name; with a separator, the text."""
+    most: int
+    separator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +271,7 @@ Relation = (
     | Filter
     | Project
     | PublicJoin
+    | Unnest
     | UnitJoin
     | SemiJoin
     | UnionAll
@@ -284,7 +320,7 @@ def numbers(relation: Relation) -> frozenset[int]:
     match relation:
         case TableScan() | Project() | UnionAll() | PerUnit():
             return frozenset({relation.number})
-        case PublicJoin() | Windowed():
+        case PublicJoin() | Unnest() | Windowed():
             return numbers(relation.source) | {relation.number}
         case UnitJoin():
             return numbers(relation.left) | numbers(relation.right)
@@ -306,7 +342,7 @@ def public_joins(relation: Relation, *, missing: bool = False) -> dict[int, Publ
                 **public_joins(left, missing=missing or relation.keeps_right),
                 **public_joins(right, missing=missing or relation.keeps_left),
             }
-        case Filter() | SemiJoin() | Windowed():
+        case Filter() | SemiJoin() | Unnest() | Windowed():
             return public_joins(relation.source, missing=missing)
     return {}
 
@@ -383,7 +419,7 @@ def extent_of(relation: Relation, single: Iterable[str]) -> Extent:
             return ONE_ROW
         case UnionAll():
             return _sum(*(extent_of(part, names) for part in sources(relation)))
-        case PublicJoin(source=source, most=most):
+        case PublicJoin(source=source, most=most) | Unnest(source=source, most=most):
             extent = extent_of(source, names)
             return Extent(extent.one * most, extent.each * most, extent.more * most)
         case UnitJoin(left=left, keeps_right=False) if looks_up(relation):
@@ -468,6 +504,11 @@ def equated_by(part: Expr, left: Set[int], right: Set[int]) -> tuple[Expr, Expr]
         if ours and theirs and ours <= left and theirs <= right:
             return one, other
     return None
+
+
+def most_parts(text: Expr, separator: str) -> int:
+    """Return how many parts a text can have that separators lie between."""
+    return longest_of(text) // len(separator) + 1
 
 
 def kept_rows(pairs: int) -> int:

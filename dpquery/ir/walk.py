@@ -20,7 +20,15 @@ from dpquery.errors import internal
 from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar, parts
 from dpquery.ir.measures import Weight
 from dpquery.ir.query import Finding
-from dpquery.ir.relations import PerUnit, Project, PublicJoin, TableScan, UnionAll, Windowed
+from dpquery.ir.relations import (
+    PerUnit,
+    Project,
+    PublicJoin,
+    TableScan,
+    UnionAll,
+    Unnest,
+    Windowed,
+)
 
 T = TypeVar("T")
 
@@ -105,7 +113,7 @@ def _changed(tree: T, change: Callable[[object], object]) -> T:
 # statement.
 
 
-_NUMBERED = (TableScan, Project, PublicJoin, UnionAll, PerUnit, Windowed)
+_NUMBERED = (TableScan, Project, PublicJoin, Unnest, UnionAll, PerUnit, Windowed)
 
 
 class Writer:

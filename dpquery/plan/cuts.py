@@ -41,9 +41,11 @@ from dpquery.ir.relations import (
     UnionAll,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     WindowColumn,
     Windowed,
     kept_rows,
+    most_parts,
     walk,
 )
 from dpquery.ir.walk import expressions_in
@@ -177,11 +179,20 @@ def _of_relation(scan: Scan) -> Iterator[str]:
             (column,) = (column.name for column in columns_of(node.part.expr).values())
             first = column if node.kept == 1 else f"{node.kept} values of {column}"
             yield f"of each {unit} only rows of its first {first} count (per_unit)"
+        if isinstance(node, Unnest) and (said := _left_out(node)):
+            yield said
         if isinstance(node, UnitJoin | SemiJoin) and node.pairs is not None:
             yield (
                 f"a {unit} with more than {node.pairs:,} pairs of rows in a join takes part "
                 f"with the first {kept_rows(node.pairs)} rows of each side"
             )
+
+
+def _left_out(node: Unnest) -> str | None:
+    """Say which parts of a text do not count, where it may have so many."""
+    if node.separator is None or most_parts(node.values[0].expr, node.separator) == node.most:
+        return None
+    return f"of a text only the first {node.most} parts between {node.separator!r} count"
 
 
 def _clamps(call: Call, measures: Sequence[Measure], scan: Scan) -> Iterator[str]:
@@ -261,6 +272,8 @@ def _made(relation: Relation) -> dict[tuple[int, str], list[Expr]]:
                 columns = node.columns
             case PerUnit(keys=keys, aggregates=aggregates):
                 columns = (*keys, *map(_of_values, aggregates))
+            case Unnest():
+                columns = node.values
             case UnionAll(parts=parts):
                 columns = tuple(output for _, outputs in parts for output in outputs)
             case _:

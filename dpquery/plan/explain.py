@@ -25,6 +25,7 @@ from dpquery.ir.relations import (
     PublicJoin,
     Relation,
     TableScan,
+    Unnest,
     sources,
     tables_of,
 )
@@ -285,19 +286,25 @@ def _owners(limit: int, scan: Scan, policy: Policy) -> str:
     stated, joins = _copied(scan.relation, policy)
     if not joins or stated * prod(join.most for join in joins) != limit:
         return "from the policy"
-    copies = ", ".join(f"times {join.most} rows of {join.table}" for join in joins)
+    copies = ", ".join(f"times {join.most} {_copies(join)}" for join in joins)
     return f"{'1 row' if stated == 1 else f'{stated} from the policy'}, {copies}"
 
 
-def _copied(relation: Relation, policy: Policy) -> tuple[int, list[PublicJoin]]:
-    """Return the policy's limit for the rows of a unit, and the joins that multiply it."""
+def _copies(node: PublicJoin | Unnest) -> str:
+    return f"rows of {node.table}" if isinstance(node, PublicJoin) else "values of a list"
+
+
+def _copied(relation: Relation, policy: Policy) -> tuple[int, list[PublicJoin | Unnest]]:
+    """Return the policy's limit for the rows of a unit, and what multiplies it."""
     match relation:
         case TableScan(table=name):
             limit = policy.tables[name].max_rows_contributed
             return limit if isinstance(limit, int) else 1, []
         case PerUnit(one_row=True):
             return 1, []
-        case PublicJoin(source=source, most=most) if most > 1:
+        case PublicJoin(source=source, most=most) | Unnest(source=source, most=most) if (
+            most > 1
+        ):
             stated, joins = _copied(source, policy)
             return stated, [*joins, relation]
     parts = [_copied(part, policy) for part in sources(relation)]

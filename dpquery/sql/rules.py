@@ -43,6 +43,7 @@ from dpquery.ir.relations import (
     UnionAll,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     Windowed,
     expressions_of,
     extent_of,
@@ -114,9 +115,11 @@ def _limits(relation: Relation, policy: Policy) -> tuple[RowLimit, int | None]:
             return 1 if one_row else table.max_rows_contributed, table.max_groups_contributed
         case PerUnit(source=source, one_row=True):
             return 1, _limits(source, policy)[1]
-        case PublicJoin(source=source, most=most) if most > 1:
+        case PublicJoin(source=source, most=most) | Unnest(source=source, most=most) if (
+            most > 1
+        ):
             rows, groups = _limits(source, policy)
-            return rows * most if isinstance(rows, int) else rows, groups
+            return rows * relation.most if isinstance(rows, int) else rows, groups
         case UnitJoin(left=left, keeps_right=False) if looks_up(relation):
             return _limits(left, policy)
         case UnitJoin() | UnionAll():

@@ -21,6 +21,7 @@ from dpquery.ir.relations import (
     SemiJoin,
     UnionAll,
     UnitJoin,
+    Unnest,
     columns_in,
     expressions_of,
     extent_of,
@@ -71,7 +72,7 @@ _SMALL = (
     (
         MOST_COPIES,
         "one row can become {} rows",
-        "put fewer parts together, by UNION ALL or by joins off a public table's unique key",
+        "put fewer parts together, by UNION ALL, lists or joins off a public table's key",
     ),
     (MOST_PAIRING, "{} joins pair several rows of a unit with several", _ONE_ROW),
     (MOST_MADE, "joins can make {} rows of one unit", _ONE_ROW),
@@ -174,7 +175,9 @@ def _written_out(relation: Relation) -> dict[tuple[int, str], int]:
     sizes: dict[tuple[int, str], int] = {}
     for node in reversed(list(walk(relation))):  # what a node reads comes first
         match node:
-            case Project(number=number, outputs=outputs):
+            case (
+                Project(number=number, outputs=outputs) | Unnest(number=number, values=outputs)
+            ):
                 made = [(number, outputs)]
             case UnionAll(number=number, parts=parts):
                 made = [(number, outputs) for _, outputs in parts]

@@ -56,6 +56,7 @@ from dpquery.ir.relations import (
     UnionAll,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     WindowColumn,
     Windowed,
     WindowFunction,
@@ -121,6 +122,10 @@ def written(relation: Relation) -> str:
             kind = "left join" if keeps else "join"
             table_name += f" (up to {relation.most} rows)" if relation.most > 1 else ""
             return f"{nested(source)} {kind} public {table_name} on {text(condition)}"
+        case Unnest(source=source, values=values, separator=separator, most=most):
+            parts = f"{text(values[0].expr)} at {separator!r} (at most {most} parts)"
+            listed = ", ".join(text(value.expr) for value in values)
+            return f"{nested(source)} each of {parts if separator else f'[{listed}]'}"
         case UnitJoin(left=left, right=right, condition=condition):
             sides = {(True, True): "full ", (True, False): "left ", (False, True): "right "}
             kind = sides.get((relation.keeps_left, relation.keeps_right), "")

@@ -29,6 +29,7 @@ from dpquery.ir.relations import (
     UnionAll,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     WindowColumn,
     Windowed,
     WindowFunction,
@@ -67,6 +68,8 @@ class Relations:
                 return _projected(self.rows(source), number, outputs)
             case PublicJoin():
                 return list(self._public(relation))
+            case Unnest():
+                return list(self._unnested(relation))
             case UnitJoin():
                 return list(self._joined(relation))
             case SemiJoin():
@@ -106,6 +109,15 @@ class Relations:
             found = [o for o in others if evaluate(join.condition, {**row, **o}) is True]
             for other in found or ([missing] if join.keeps else []):
                 yield unit, {**row, **other}
+
+    def _unnested(self, node: Unnest) -> Iterator[Owned]:
+        for unit, row in self.rows(node.source):
+            values = [evaluate(output.expr, row) for output in node.values]
+            if node.separator is not None:
+                (text,) = values
+                values = [] if text is None else text.split(node.separator)[: node.most]
+            for value in values:
+                yield unit, {**row, (node.number, node.values[0].name): value}
 
     def _joined(self, join: UnitJoin) -> Iterator[Owned]:
         left, right = self._paired(join)

@@ -78,6 +78,10 @@ COPIED = "visits JOIN regions r ON minutes < r.inhabitants"
         ),
         ("staff CROSS JOIN regions", "k = 6 rows of a unit in full (1 row, times 6 rows of"),
         (
+            "staff, UNNEST([age, 3]) u(x)",
+            "k = 2 rows of a unit in full (1 row, times 2 values of",
+        ),
+        (
             "visits JOIN regions USING (region)",
             "k = 10 rows of a unit in full (from the policy)",
         ),

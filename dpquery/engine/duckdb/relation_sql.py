@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dpquery.core.types import Kind
 from dpquery.engine.duckdb.column_sql import Place, code_sql
-from dpquery.engine.duckdb.connection import quoted
+from dpquery.engine.duckdb.connection import quoted, text
 from dpquery.engine.duckdb.expr_sql import Values, cast, settled, storage
 from dpquery.ir.expr import ColumnRef, Expr, grid_step
 from dpquery.ir.relations import (
@@ -30,6 +30,7 @@ from dpquery.ir.relations import (
     UnionAll,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     WindowColumn,
     Windowed,
     WindowFunction,
@@ -81,6 +82,8 @@ class Nested(Values):
                 return self._projected(source, number, outputs)
             case PublicJoin():
                 return self._public(relation)
+            case Unnest():
+                return self._unnested(relation)
             case UnitJoin():
                 return self._joined(relation)
             case SemiJoin():
@@ -146,6 +149,19 @@ class Nested(Values):
             f"FROM ({self._select(join.source)}) AS a {kind} ({public}) AS p "
             f"ON {self.value(join.condition)}"
         )
+
+    def _unnested(self, node: Unnest) -> str:
+        """Write a row for each value of a list; of values that nobody reads, their number."""
+        used = self._columns(node.number)
+        if node.separator is not None:
+            (one,) = node.values
+            parts = f"string_split({self.value(one.expr)}, {text(node.separator)})"
+            values = f"{parts}[1:{node.most}]"
+        else:
+            each = [self._stored_as(v.expr, ref) for v in node.values for ref in used]
+            values = f"list_value({', '.join(each or ['1'] * node.most)})"
+        column = quoted(f"{node.number}.{node.values[0].name}")
+        return f"SELECT *, unnest({values}) AS {column} FROM ({self._select(node.source)})"
 
     def _joined(self, join: UnitJoin) -> str:
         shared, left, right = self._sides(join)

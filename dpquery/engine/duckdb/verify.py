@@ -44,7 +44,7 @@ GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
         *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
-        *("list_filter", "list_value", "row", "strlen"),
+        *("list_filter", "list_value", "row", "string_split", "strlen", "unnest"),
         *("concat_ws", "getvariable", "sha256"),
         *("bool_and", "bool_or", "count", "count_star", "list", "max", "min", "sum"),
         *("dense_rank", "lag", "lead", "ntile", "rank", "row_number"),

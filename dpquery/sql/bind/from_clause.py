@@ -24,7 +24,8 @@ from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
 from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
 from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
-from dpquery.rowfunctions.ranges import implied, nulls_of
+from dpquery.rowfunctions.base import hull
+from dpquery.rowfunctions.ranges import implied, nulls_of, worst
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.from_clause import Open
@@ -79,6 +80,15 @@ class ReleasedItem:
     found: Open
     alias: str
     span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """A list in a FROM clause: of each row before it, in its turn."""
+
+    node: exp.Unnest
+    name: str
+    """What its column is called."""
 
 
 class Context(ABC):
@@ -147,12 +157,16 @@ class Context(ABC):
         require_small(relation, self.policy, span)
         return relation
 
-    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | Open, str]:
+    def item(self, node: exp.Expr) -> tuple[Derived | PublicItem | RowList | Open, str]:
         """Bind one item of a FROM clause; give it with the name that the query calls it by.
 
         Raises:
             NameRefused: DPQ201 no such table, DPQ211 a list of names of another length.
         """
+        if isinstance(node, exp.Unnest):
+            name = node.alias or "unnest"
+            names = self._new_names([name], _listed(node))
+            return RowList(node, names[name]), name
         cte = self._cte(node) if isinstance(node, exp.Table) else None
         if cte is not None:
             bound, alias = self._within(cte), node.alias or cte.alias
@@ -279,6 +293,25 @@ def derived_ref(output: Output, number: int) -> ColumnRef:
     if not isinstance(expr, ColumnRef):
         return made
     return replace(made, grid=expr.grid, keys=expr.keys, clamped=expr.clamped)
+
+
+def merged_ref(outputs: Sequence[Output], number: int) -> ColumnRef:
+    """Return a column that holds the values of any of several expressions."""
+    refs = [derived_ref(output, number) for output in outputs]
+    keys = None
+    if all(ref.keys is not None for ref in refs):
+        keys = tuple(sorted({key for ref in refs for key in ref.keys or ()}))
+    grids = {ref.grid for ref in refs}
+    return replace(
+        refs[0],
+        domain=hull((), [ref.domain for ref in refs]),
+        bounded=all(ref.bounded for ref in refs),
+        grid=grids.pop() if len(grids) == 1 else None,
+        keys=keys,
+        longest=max(ref.longest for ref in refs),
+        clamped=all(ref.clamped for ref in refs),
+        nulls=worst(ref.nulls for ref in refs),
+    )
 
 
 def range_of(keys: Sequence[Scalar] | None) -> Interval:

@@ -18,6 +18,7 @@ from operator import itemgetter
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
+from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
@@ -28,11 +29,14 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.relations import (
     Filter,
+    Output,
     PublicJoin,
     Relation,
     SemiJoin,
     UnitJoin,
+    Unnest,
     equated_by,
+    most_parts,
     numbers,
     tables_of,
 )
@@ -45,26 +49,33 @@ from dpquery.sql.bind.from_clause import (
     Private,
     PublicItem,
     ReleasedItem,
+    RowList,
     materialised,
+    merged_ref,
 )
 from dpquery.sql.bind.public_joins import KeyJoin, ReleasedJoin, TableJoin, all_of, equal_names
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
+from dpquery.sql.parse.lists import HIDDEN, SPLITS
 from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.size_limits import MOST_COPIES
 from dpquery.sql.suggest.joins import (
     JoinedBy,
     refuse_before,
     refuse_computed,
     refuse_kind,
+    refuse_list,
     refuse_off_unit,
     refuse_public_kind,
     refuse_public_rows,
+    refuse_rows_of_own,
     refuse_twice,
     refuse_units,
     refuse_unnamed,
 )
+from dpquery.sql.suggest.queries import mismatch, with_article
 
-Item = Derived | PublicItem | ReleasedItem
+Item = Derived | PublicItem | ReleasedItem | RowList
 """What can stand in a FROM clause with private rows."""
 MOST_LOOKED_AT = 12
 """Inner joins in a row among which the next one is looked for."""
@@ -122,7 +133,8 @@ class _Item:
     @property
     def free(self) -> bool:
         """Whether it is joined by conditions alone, so that it may be joined later."""
-        return not (self.side or self.kind or self.using or self.natural)
+        listed = isinstance(self.found, RowList)
+        return not (self.side or self.kind or self.using or self.natural or listed)
 
     @property
     def side(self) -> str:
@@ -182,6 +194,8 @@ class _From:
         first, waiting = self.items[self.at], self.items[: self.at]
         for item in waiting:
             self._require_kind(item)
+            if isinstance(item.found, RowList):
+                refuse_list(item.span, "no private row stands before it")
             if not item.free:
                 refuse_before(item.span)
             self.pool += item.asked
@@ -213,6 +227,8 @@ class _From:
                 self._public(item, public)
             case ReleasedItem() as released:
                 self._released(item, released)
+            case RowList() as listed:
+                self._list(item, listed)
             case Derived() as private:
                 self._private(item, private)
         at = next(at for at, one in enumerate(self.items) if one.found is item.found)
@@ -236,6 +252,8 @@ class _From:
 
         What public tables wait for comes before those that nothing is tied to.
         """
+        if isinstance(item.found, RowList):
+            return 0
         if isinstance(item.found, Derived):
             return 0 if self._on_unit(item, item.found.member(item.alias), inner=True) else 2
         key = self._key(item.found, number=-1)
@@ -353,6 +371,28 @@ class _From:
         # Both columns are equal, and of the public one the values are known: it may be a group.
         self.members = [replace(m, hidden=m.hidden | names) for m in self.members]
         self.members.append(member)
+
+    def _list(self, item: _Item, found: RowList) -> None:
+        """Make a row for each value of a list of a row."""
+        context, span = self.context, self.context.spans.of(found.node)
+        tied = item.side or item.kind or item.using or item.natural
+        if tied or not self._by(item).conditioned:
+            refuse_list(item.span, "rows of a list have no other key", "CROSS JOIN UNNEST(...)")
+        if self.table.unit is None:
+            refuse_rows_of_own(span, self.table)
+        number = context.numbers()
+        values, separator = _values(Conditions(self.scope, context.spans), found.node)
+        outputs = tuple(Output("x", value) for value in values)
+        column = merged_ref(outputs, number)
+        most = len(outputs)
+        if separator is not None:  # which parts a text has is not public, as its own values are
+            column = replace(column, keys=None, nulls=Nulls.NEVER)
+            most = min(MOST_COPIES, most_parts(values[0], separator))
+        made = Unnest(span, self.relation, number, outputs, most, separator)
+        self.relation = context.small(made, span)
+        self.pool += item.asked
+        hidden = {fold(found.name)} if HIDDEN in found.node.meta else frozenset()
+        self.members.append(Member(item.alias, {found.name: column}, hidden=frozenset(hidden)))
 
     def _private(self, item: _Item, found: Derived) -> None:
         """Join another private relation on the unit."""
@@ -480,6 +520,26 @@ def _turned(join: exp.Join) -> exp.Join:
     turned = join.copy()
     turned.set("side", "LEFT" if join.side == "RIGHT" else None)
     return turned
+
+
+def _values(rows: Conditions, node: exp.Unnest) -> tuple[list[Expr], str | None]:
+    """Bind the list of a row: its values, or a text and what separates its parts."""
+    lists = node.expressions
+    of, span = unwrapped(lists[0]), rows.spans.of(node)
+    if isinstance(of, exp.Array) and of.expressions and len(lists) == 1:
+        written = rows.spans.text(of.expressions[0])
+        values = alike(span, list(map(rows.bind, of.expressions)), lambda: f"[{written}]")
+        return values, None
+    call = isinstance(of, exp.Anonymous) and str(of.this).upper() in SPLITS
+    if not call or len(of.expressions) != 2 or len(lists) > 1:
+        refuse_list(span, "one list is needed", "[a, b], or string_split(text, ';')")
+    value, separator = rows.bind(of.expressions[0]), unwrapped(of.expressions[1])
+    if value.type.kind is not Kind.TEXT:
+        mismatch(value.span, "a text is needed here", with_article(value.type), "[a, b]")
+    if not (isinstance(separator, exp.Literal) and separator.is_string and separator.this):
+        label = "a literal text of one character or more is needed"
+        refuse_list(rows.spans.of(separator), label, "string_split(text, ';')")
+    return [value], str(separator.this)
 
 
 def _missing(member: Member) -> Member:

@@ -46,6 +46,7 @@ from dpquery.ir.relations import (
     SemiJoin,
     UnitAggregate,
     UnitJoin,
+    Unnest,
     Windowed,
     equated_by,
     numbers,
@@ -101,8 +102,8 @@ def said_of(relation: Relation) -> Expr | None:
         match relation:
             case Filter(source=source, condition=condition):
                 said.append(condition)
-            case SemiJoin(source=source) | Windowed(source=source) | PublicJoin(source=source):
-                pass
+            case SemiJoin() | Windowed() | PublicJoin() | Unnest():
+                source = relation.source
             case UnitJoin(left=source, keeps_left=True, keeps_right=False):
                 pass
             case _:

@@ -29,6 +29,7 @@ from dpquery.sql.bind.from_clause import (
     Private,
     PublicItem,
     ReleasedItem,
+    RowList,
     is_star,
 )
 from dpquery.sql.bind.groups import Keys, finds_keys
@@ -70,7 +71,7 @@ from dpquery.sql.postprocess.values import (
 )
 from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
-from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
+from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_list, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
 MOST_DERIVED = 8
@@ -297,6 +298,8 @@ class Statement(Opener):
         """Return an item of a FROM clause without private rows as an open relation."""
         if isinstance(found, Open):
             return found
+        if isinstance(found, RowList):
+            refuse_list(self.spans.of(found.node), "no private row stands before it")
         assert isinstance(found, PublicItem)  # noqa: S101 - the others are private
         name, columns = found.table.name, []
         types = self.public.types(name)

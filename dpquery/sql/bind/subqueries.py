@@ -17,8 +17,6 @@ from dpquery.core.source import Span
 from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.expr import Compare, Comparison, Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
-from dpquery.rowfunctions.base import hull
-from dpquery.rowfunctions.ranges import worst
 from dpquery.sql.bind.from_clause import (
     Context,
     Derived,
@@ -26,6 +24,7 @@ from dpquery.sql.bind.from_clause import (
     columns_of,
     derived_ref,
     is_star,
+    merged_ref,
 )
 from dpquery.sql.bind.groups import key_of, refuse_sets
 from dpquery.sql.bind.joins import semi_join
@@ -322,22 +321,3 @@ def uneven(word: str, left: int, right: int, span: Span) -> QueryRefused:
     why = "columns are put together by their places."
     remedy = "give both sides the same number of columns"
     return refusal("DPQ208", title, span, "another number of columns", why, remedy)
-
-
-def merged_ref(outputs: Sequence[Output], number: int) -> Expr:
-    """Return a column that holds the values of any of several expressions."""
-    refs = [derived_ref(output, number) for output in outputs]
-    keys = None
-    if all(ref.keys is not None for ref in refs):
-        keys = tuple(sorted({key for ref in refs for key in ref.keys or ()}))
-    grids = {ref.grid for ref in refs}
-    return replace(
-        refs[0],
-        domain=hull((), [ref.domain for ref in refs]),
-        bounded=all(ref.bounded for ref in refs),
-        grid=grids.pop() if len(grids) == 1 else None,
-        keys=keys,
-        longest=max(ref.longest for ref in refs),
-        clamped=all(ref.clamped for ref in refs),
-        nulls=worst(ref.nulls for ref in refs),
-    )

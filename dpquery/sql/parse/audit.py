@@ -54,6 +54,7 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.SimilarTo: ("similar to",), exp.RegexpLike: ("~",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
+    exp.Unnest: ("unnest",), exp.Explode: ("unnest",), exp.Lateral: ("lateral",),
     exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
 }  # fmt: skip
 _SLOT_WORDS: dict[type[exp.Expr], dict[str, str]] = {
@@ -228,10 +229,11 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     ),
     "": (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Null, exp.CurrentDate),
     "this expressions": (
-        exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket,
+        exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket, exp.Explode,
     ),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
-    "this alias": (exp.Alias,), "this alias joins": (exp.Subquery,),
+    "this alias": (exp.Alias, exp.Lateral), "alias expressions": (exp.Unnest,),
+    "this alias joins": (exp.Subquery,),
     "this default offset": (exp.Lag, exp.Lead),
     "expression": (exp.Limit, exp.Offset),
     "this expression negate": (exp.Like, exp.ILike),

@@ -26,6 +26,7 @@ from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
 from dpquery.sql.parse.brackets import without_brackets
 from dpquery.sql.parse.guards import read_statement
+from dpquery.sql.parse.lists import SPLITS, join_lists
 from dpquery.sql.parse.schemas import read_schemas
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
@@ -48,7 +49,7 @@ _AGGREGATES = {
 """Aggregates and window functions that rows have too, by nodes of their own."""
 _BY_NAME = {*rowfunctions.names(), *FUNCTIONS_ABOVE, *AGGREGATES, *ONLY_WINDOWS}
 _BY_NAME |= {*MEANT, *(name.removeprefix("DP_") for name in functions.names())}
-_BY_NAME |= {"TO_TIMESTAMP"}
+_BY_NAME |= {"TO_TIMESTAMP", *SPLITS}
 _BY_NAME -= _NODES | _AGGREGATES | {"IF"}
 
 
@@ -156,6 +157,14 @@ class Parser(DuckDBParser):
         limit = self.expression(exp.Limit(expression=self._parse_primary()))
         limit.meta["top"] = True
         return limit
+
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+        """Read a list in FROM, and note the position of its word."""
+        first = self._curr
+        node = super()._parse_unnest(with_alias)
+        if node is not None and first is not None:
+            node.meta.update({"start": first.start, "end": first.end})
+        return node
 
     def _parse_case(self) -> exp.Expr | None:
         """Read CASE, and note the position of all of it, from its word to END."""
@@ -268,6 +277,7 @@ def _parsed(source: Source) -> Parsed:
         check_all_read(source, tree, spans)  # else binding refuses a function by its name
     without_brackets(tree, spans)
     read_schemas(tree, spans)
+    join_lists(tree, spans)
     for call in list(tree.find_all(exp.Anonymous)):
         call.replace(_respelled(call))
     for node in list(tree.find_all(exp.WithinGroup)):

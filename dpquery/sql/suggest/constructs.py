@@ -45,7 +45,7 @@ _SLOT_WORDS = {
     "except_": "EXCLUDE", "fetch": "FETCH", "kind": "SELECT AS", "only": "ONLY",
     "order": "ORDER BY", "rename": "RENAME", "replace": "REPLACE",
     "truncate": "a third argument of ROUND", "connect": "CONNECT BY",
-    "recursive": "WITH RECURSIVE",
+    "recursive": "WITH RECURSIVE", "offset": "a number of each value",
 }  # fmt: skip
 _KEYWORDS: dict[str, tuple[str, ...]] = {
     "WITH RECURSIVE": ("RECURSIVE",), "a window": ("OVER", "WINDOW"),

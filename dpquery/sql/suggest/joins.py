@@ -257,6 +257,23 @@ def refuse_before(span: Span) -> NoReturn:
     )
 
 
+def refuse_list(
+    span: Span, label: str, remedy: str = "write a private table first in FROM, then its list"
+) -> NoReturn:
+    """Refuse a list in FROM that makes no rows of private ones."""
+    raise outside("UNNEST in this place", span, label, remedy)
+
+
+def refuse_rows_of_own(span: Span, table: Table) -> NoReturn:
+    """Refuse to make several rows of one that is a unit of its own."""
+    why = "each row is a unit of its own here, and would count in full several times."
+    remedy = Worded(
+        f"or ask the data owner which column of {table.name} is the unit",
+        "open the file with --unit, and name the column that says whose each row is",
+    )
+    raise refusal("DPQ306", "a row may not become several here", span, "several", why, remedy)
+
+
 def refuse_public_kind(at: JoinedBy, kind: str, table: str) -> NoReturn:
     """Refuse a semi or anti join with a public table: a join on its key says the same."""
     source = at.spans.source

@@ -22,6 +22,7 @@ from dpquery.ir.relations import (
     TableScan,
     UnionAll,
     UnitJoin,
+    Unnest,
     Windowed,
     WindowFunction,
     equated,
@@ -41,6 +42,7 @@ from tests.engine.verify.joins import (
     with_names,
 )
 from tests.engine.verify.syntax import (
+    LIST_FUNCTIONS,
     ROW_FUNCTIONS,
     UNIT_FUNCTIONS,
     WINDOW_FUNCTIONS,
@@ -112,6 +114,8 @@ class Shape:
                 self._project(node, source, number)
             case PublicJoin():
                 self._public(node, relation)
+            case Unnest():
+                self._unnested(node, relation)
             case UnitJoin():
                 self._joined(node, relation)
             case SemiJoin():
@@ -226,6 +230,30 @@ class Shape:
         own = {*self.names(*numbers(join.source)), *given}
         require_expression([source["condition"]], own, ROW_FUNCTIONS)
         self.require(inner(source["left"], "a"), join.source)
+
+    def _unnested(self, node: Node, relation: Unnest) -> None:
+        plain(node)
+        column = f"{relation.number}.{relation.values[0].name}"
+        star, item = node["select_list"]
+        insist(star == _STAR and item["alias"] == column, "all columns, and that of the list")
+        insist(item.get("function_name") == "unnest", "a row for each value")
+        (values,) = (argument["expression"] for argument in item["arguments"])
+        if relation.separator is None:
+            insist(values.get("function_name") == "list_value", "a list of values")
+            insist(len(values["arguments"]) == relation.most, "all values")
+        else:
+            insist(values.get("type") == "ARRAY_SLICE", "the first parts")
+            split, first, last = values["children"]
+            ends = [end["literal"]["text"] for end in (first, last)]
+            insist(ends == ["1", str(relation.most)], "as many parts as count")
+            insist(split.get("function_name") == "string_split", "the parts of a text")
+            separator = split["arguments"][1]["expression"]["literal"]["text"]
+            insist(separator == relation.separator, "the separator")
+        names = {"u", *self.names(*numbers(relation.source))}
+        require_expression([values], names, ROW_FUNCTIONS | LIST_FUNCTIONS)
+        unnested = [n for n in walk(values) if n.get("function_name") == "unnest"]
+        insist(not unnested, "one list")
+        self.require(inner(node["from_table"]), relation.source)
 
     def _regular(self, source: Node) -> None:
         named = {"type", "left", "right", "condition", "join_type", "ref_type", "is_implicit"}

@@ -79,6 +79,8 @@ ROW_FUNCTIONS = engine_functions() | {
 """What computes values of a row."""
 UNIT_FUNCTIONS = frozenset(["bool_and", "bool_or", "count", "count_star", "max", "min", "sum"])
 """What computes values of the rows of one unit."""
+LIST_FUNCTIONS = frozenset(["string_split", "unnest"])
+"""What makes several rows of one."""
 WINDOW_FUNCTIONS = UNIT_FUNCTIONS | {"dense_rank", "lag", "lead", "ntile", "rank", "row_number"}
 """What computes values of a row's place among the rows of its unit."""
 

@@ -1,0 +1,65 @@
+"""Rows for each value of a list are DuckDB's own, but for parts beyond the first 64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpquery
+from dpquery.errors import RuleRefused
+
+TAGS = ["a;b;;a", "", None, ";", "a;" * 63, "a;" * 70 + "b", "ä;💧", "a", ";;a;b;;", "b;;;b"]
+KEYS = ("a", "b", "", "ä", "💧", ";")
+SPELLINGS = [
+    "t, UNNEST(string_split(tags, {0!r})) AS u(part)",
+    "t CROSS JOIN UNNEST(str_split(tags, {0!r})) AS u(part)",
+    "(SELECT unit, unnest(string_to_array(tags, {0!r})) AS part FROM t) q",
+    "t, LATERAL (SELECT unnest(string_split(tags, {0!r})) AS part) q",
+    "t, UNNEST([tags, {0!r}, 'a', NULLIF(tags, 'a')]) AS u(part)",
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rows = {"unit": range(len(TAGS)), "tags": TAGS}
+    pq.write_table(
+        pa.table({name: list(cells) for name, cells in rows.items()}), tmp_path / "t.parquet"
+    )
+    return tmp_path / "t.parquet"
+
+
+@pytest.mark.parametrize("separator", [";", ";;", "a;"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_lists_have_the_values_that_duckdb_gives_them(
+    file: Path, spelling: str, separator: str
+):
+    """The noise of ε = 1e8 is 0 but with a chance of e^-1000000."""
+    source = spelling.format(separator)
+    asked = f"FROM {source} WHERE part IN {KEYS} GROUP BY part ORDER BY part"
+    with dpquery.connect(file, unit="unit", rows_per_unit=1, epsilon=2 * 10**8) as session:
+        found = session.sql(f"SELECT part, DP_COUNT(*, eps=1e8) AS n {asked}").rows
+    with duckdb.connect() as plain:
+        plain.execute(f"CREATE TABLE t AS FROM '{file}'")
+        cut = f"array_to_string(string_split(tags, '{separator}')[1:64], '{separator}')"
+        if "[tags" not in source:
+            plain.execute(f"UPDATE t SET tags = {cut}")
+        wanted = plain.execute(f"SELECT part, count(*) AS n {asked}").fetchall()
+    assert [row for row in found if row[1]] == wanted
+
+
+def test_parts_that_do_not_count_are_told(file: Path):
+    query = "SELECT DP_COUNT(*, eps=1) FROM t, UNNEST(string_split({}, ';')) AS u(part)"
+    with dpquery.connect(file, unit="unit", rows_per_unit=1, epsilon=10) as session:
+        told = "of a text only the first 64 parts between ';' count"
+        assert told in str(session.sql(query.format("tags")).notes)
+        assert told not in str(session.sql(query.format("LEFT(tags, 63)")).notes)
+
+
+def test_a_row_that_is_a_unit_may_not_become_several(file: Path):
+    with dpquery.connect(file, epsilon=10) as session, pytest.raises(RuleRefused) as refused:
+        session.explain("SELECT DP_COUNT(*, eps=1) FROM t, UNNEST([tags, 'a']) AS u(part)")
+    assert refused.value.code == "DPQ306"
