@@ -91,7 +91,7 @@ CONSTRUCTS = {
     "among public values": r"IN \(SELECT (name|zone) FROM regions",
     "released": r"SELECT k FROM s WHERE k IN|SELECT name FROM \(|SELECT (DP_QUANTILE|AVG)\(j",
     "found together": r"DP_KEYS\([^,]+, (?!eps)",
-    "found unasked": r"OVER \(PARTITION BY unit\) AS n, COUNT",
+    "found unasked": r"OVER \(PARTITION BY unit, k\) AS n, COUNT",
     "distinct groups": r"SELECT DISTINCT n, m",
     "least number of units": "min_units|min_privacy_units",
     "BigQuery's": r"SELECT WITH",
@@ -238,7 +238,7 @@ _UNASKED = st.sampled_from(
 def _found_unasked(draw: st.DrawFn, depth: int) -> str:
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
     rows = (
-        "FROM (SELECT *, SUM(j) OVER (PARTITION BY unit) AS n, "
+        "FROM (SELECT *, SUM(j) OVER (PARTITION BY unit, k) AS n, "
         f"COUNT(*) OVER (PARTITION BY unit, k) AS m FROM {draw(relations(depth - 1))} y) x"
     )
     return draw(_UNASKED).format(calls=calls, rows=rows)
