@@ -6,9 +6,9 @@ import re
 
 from hypothesis import strategies as st
 
-from tests.relations import conditions, relations
+from tests.relations import LINKS, conditions, relations
 
-__all__ = ["queries"]
+__all__ = ["CONSTRUCTS", "queries"]
 
 _CALLS = st.sampled_from(
     [
@@ -47,6 +47,61 @@ _OF_UNITS = st.sampled_from(
         "SUM(j, bounds=[0, 20], contribution_bounds_per_group=[2, 50]",
     ]
 )
+_PLAIN = st.sampled_from(
+    [
+        *("COUNT(*)", "COUNT(j)", "COUNT(DISTINCT unit)", "COUNT(DISTINCT k)"),
+        *("COUNT_IF(i > 0)", "APPROX_COUNT_DISTINCT(j)", "COUNT(CASE WHEN i > 0 THEN 1 END)"),
+        *("SUM(LEAST(GREATEST(i, -7), 30))", "SUM(CASE WHEN k = 'a' THEN 1 ELSE 0 END)"),
+        *("AVG(LEAST(GREATEST(j, 0), 9))", "STDDEV(LEAST(GREATEST(j, 0), 9))"),
+        *("VAR_POP(LEAST(GREATEST(i, -7), 30))", "MEDIAN(LEAST(GREATEST(i, -7), 30))"),
+        "QUANTILE_CONT(LEAST(GREATEST(j, 0), 9), 0.9)",
+        "PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY LEAST(GREATEST(j, 0), 9))",
+    ]
+)
+"""Calls that share the price of their statement."""
+_OF_DIFFERENT = st.sampled_from(
+    [
+        "SUM(DISTINCT i, bounds=[-7, 30]",
+        "SUM(DISTINCT d, bounds=[-3, 5], max_rows_contributed=2",
+        "AVG(DISTINCT j, bounds=[0, 9]",
+        "VAR_POP(DISTINCT i, bounds=[-7, 30], max_rows_contributed=3",
+        "COUNT(DISTINCT j, max_rows_contributed=2",
+    ]
+)
+_RELEASED = st.sampled_from(
+    [
+        "k IN (SELECT k FROM s WHERE k IN ('a', 'b') GROUP BY k HAVING COUNT(*) > 3)",
+        "k NOT IN (SELECT name FROM (SELECT r.name, DP_COUNT(*, eps=0.1) AS n FROM s y "
+        "JOIN regions r ON y.k = r.name GROUP BY r.name) z WHERE n > 1)",
+        "j IN (SELECT DP_QUANTILE(j, 0.5, eps=0.1, bounds=[0, 9]) FROM s)",
+        "d > (SELECT AVG(j) FROM t)",
+    ]
+)
+"""Conditions on what is released before."""
+_TOLD = ["i", "j", "k", "c", "i + j", "d > 0", "UPPER(k)", "DATE_TRUNC('month', c)"]
+"""What may be found together."""
+CONSTRUCTS = {
+    "plain": r"(?<!DP_)\b(COUNT_IF|APPROX_\w+|QUANTILE_CONT|PERCENTILE_CONT|MEDIAN|STDDEV)\("
+    r"|SELECT (g\d, |n, |m, |k, )*(COUNT|SUM|AVG)\(|ANON_",
+    "different": r"DP_\w+\(DISTINCT [ijd]\b",
+    "fan-out": r"JOIN \S.* r ON x\.(k = r\.zone|j < r\.size)",
+    "crossed": "CROSS JOIN",
+    "linked": r"regions o ON",
+    "derived": r"JOIN \(SELECT (size|zone|\* FROM regions)",
+    "among public values": r"IN \(SELECT (name|zone) FROM regions",
+    "released": r"SELECT k FROM s WHERE k IN|SELECT name FROM \(|SELECT (DP_QUANTILE|AVG)\(j",
+    "found together": r"DP_KEYS\([^,]+, (?!eps)",
+    "found unasked": r"OVER \(PARTITION BY unit, k\) AS n, COUNT",
+    "distinct groups": r"SELECT DISTINCT n, m",
+    "least number of units": "min_units|min_privacy_units",
+    "BigQuery's": r"SELECT WITH",
+    "within": r"FROM \S.* y WHERE (y\.unit = x\.unit|x\.unit = y\.unit)",
+    "sets of rows": r"(UNION|INTERSECT|EXCEPT) SELECT unit",
+    "looked up": r"GROUP BY unit, k\) y ON",
+    "natural": "NATURAL JOIN",
+    "casts": r"AS (U?TINYINT|FLOAT)",
+}
+"""What random queries are made of, by how it is written; all have to be answered in turn."""
 _KEYS = {
     "k": "k IN ('a', 'b')",
     "j": "j IN (0, 1, 9)",
@@ -72,14 +127,20 @@ _SETS = st.sampled_from(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})"])
 
 @st.composite
 def _called(draw: st.DrawFn) -> str:
-    call = draw(st.one_of(_CALLS, _CALLS, _OF_UNITS))
+    if draw(st.integers(0, 3)) == 0:
+        return draw(_PLAIN) + draw(_kept())
+    call = draw(st.one_of(_CALLS, _CALLS, _OF_UNITS, _OF_DIFFERENT))
     mechanisms = [""]
     if call.startswith(("COUNT", "SUM", "AVG", "VAR")):
         mechanisms += ["", ", mechanism='gaussian', delta=1e-6"]
-    kept = ""
-    if draw(st.integers(0, 2)) == 0:
-        kept = f" FILTER (WHERE {draw(conditions())})"
-    return f"DP_{call}, eps=0.1{draw(st.sampled_from(mechanisms))}){kept}"
+    return f"DP_{call}, eps=0.1{draw(st.sampled_from(mechanisms))}){draw(_kept())}"
+
+
+@st.composite
+def _kept(draw: st.DrawFn) -> str:
+    if draw(st.integers(0, 2)):
+        return ""
+    return f" FILTER (WHERE {draw(conditions() | _RELEASED)})"
 
 
 @st.composite
@@ -90,11 +151,15 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
         return draw(_of_full_join(depth))
     if form == 1:
         return draw(_by_public_column(depth))
+    if form == 2:
+        return draw(_found_together(depth))
+    if form == 3:
+        return draw(_found_unasked(depth))
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=3)))
     keys = draw(st.lists(st.sampled_from(list(_KEYS)), max_size=2, unique=True))
     where = [_KEYS[key] for key in keys if _KEYS[key]]
     if draw(st.integers(0, 3)) == 0:
-        where.append(f"({draw(conditions())})")
+        where.append(f"({draw(conditions() | _RELEASED)})")
     kept = f" WHERE {' AND '.join(where)}" if where else ""
     source = f"FROM {draw(relations(depth))} x{kept}"
     if not keys:
@@ -122,7 +187,58 @@ def _by_public_column(draw: st.DrawFn, depth: int) -> str:
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
     name = draw(st.sampled_from(["r.name", "r.zone", "r.zone, r.size"]))
     relation = draw(relations(depth - 1))
+    if draw(st.booleans()):
+        linked = f"{relation} x JOIN regions r ON x.k = r.name{draw(st.sampled_from(LINKS))}"
+        where = draw(st.sampled_from(["", " WHERE r.size > 0", " WHERE o.zone = 'b'"]))
+        more = draw(st.sampled_from(["o.zone", "o.name, o.size"]))
+        return f"SELECT {calls} FROM {linked}{where} GROUP BY {name}, {more}"
     joined = draw(
         st.sampled_from([f"{relation} x JOIN regions r", f"regions r LEFT JOIN {relation} x"])
     )
     return f"SELECT {calls} FROM {joined} ON x.k = r.name GROUP BY {name}"
+
+
+@st.composite
+def _found_together(draw: st.DrawFn, depth: int) -> str:
+    """Draw groups that one release finds: values, or combinations of them."""
+    size = draw(st.integers(1, 2))
+    told = draw(st.permutations(_TOLD))[:size]
+    options = draw(st.sampled_from(["", ", max_groups_contributed=2", ", min_units=3"]))
+    keys = f"DP_KEYS({', '.join(told)}, eps=0.1, delta=1e-6{options})"
+    source = f"FROM {draw(relations(depth - 1))} x WHERE {draw(conditions())}"
+    if draw(st.integers(0, 2)) == 0:
+        return (
+            f"SELECT {keys} {source}"
+            if len(told) == 1
+            else f"SELECT {told[0]} {source} GROUP BY {keys}"
+        )
+    calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
+    return f"SELECT {calls} {source} GROUP BY {keys}"
+
+
+_UNASKED = st.sampled_from(
+    [
+        "SELECT n, {calls} {rows} GROUP BY n",
+        "SELECT n, k, {calls} {rows} GROUP BY n, k",
+        "SELECT n, m, {calls} {rows} GROUP BY m, n",
+        "SELECT DISTINCT n, m {rows}",
+        "SELECT n {rows} GROUP BY n",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-6, "
+        "max_groups_contributed=2, min_privacy_units_per_group=3) n, COUNT(*), "
+        "SUM(LEAST(GREATEST(j, 0), 9), contribution_bounds_per_group => (0, 9)) {rows} "
+        "GROUP BY n",
+        "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1, delta=1e-6) n, ANON_COUNT(*), "
+        "ANON_SUM(i CLAMPED BETWEEN -7 AND 30) {rows} GROUP BY n",
+    ]
+)
+"""Groups of which nobody says that they are to be found: of n and m no range is known."""
+
+
+@st.composite
+def _found_unasked(draw: st.DrawFn, depth: int) -> str:
+    calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
+    rows = (
+        "FROM (SELECT *, SUM(j) OVER (PARTITION BY unit, k) AS n, "
+        f"COUNT(*) OVER (PARTITION BY unit, k) AS m FROM {draw(relations(depth - 1))} y) x"
+    )
+    return draw(_UNASKED).format(calls=calls, rows=rows)

@@ -6,9 +6,12 @@ out, putting one in, or exchanging one, with all of its rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpquery.budget.ledger.ledger import Ledger
+from dpquery.core.types import Kind
 from dpquery.engine.base import Engine, Exact
-from dpquery.functions.additive import AdditiveRelease
-from dpquery.functions.moments import BernsteinRelease
+from dpquery.functions.partition_selection import KeysRelease
 from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
+from dpquery.ir.expr import Scalar
+from dpquery.ir.measures import Candidates
+from dpquery.ir.query import Key
+from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -85,8 +92,8 @@ class Seen:
 class Drawn:
     """One release, and the exact integers that its mechanism is given."""
 
-    release: AdditiveRelease | BernsteinRelease | QuantileRelease | QuantilesRelease
-    given: list[list[int]]
+    release: Any
+    given: list[Any]
 
     @property
     def histograms(self) -> list[list[int]]:
@@ -94,10 +101,58 @@ class Drawn:
         return self.given[::2]
 
 
+_SAID: dict[Kind, tuple[Scalar | None, ...]] = {
+    Kind.BOOLEAN: (True, False, None),
+    Kind.INTEGER: (0, 1, 2, 4, None),
+    Kind.TEXT: ("a", "b", "abc", None),
+    Kind.DATE: (date(2020, 1, 1), date(2020, 2, 1), None),
+}
+
+
+def foretold(plan: Plan) -> Plan:
+    """Return a plan with groups and constants as earlier releases might have given them.
+
+    What was released is the same for neighbours when a later scan is read: so are these.
+    """
+    frontiers = []
+    for frontier in plan.frontiers:
+        keys = tuple(_found(plan, key) for key in frontier.scan.keys)
+        scan = replace(frontier.scan, keys=keys)
+        values = {one.number: _said(one.type.kind, one.number) for one in constants_in(scan)}
+        frontiers.append(filled(replace(frontier, scan=scan), values))
+    return replace(plan, frontiers=tuple(frontiers))
+
+
+def _said(kind: Kind, number: int) -> Scalar | None:
+    values = _SAID.get(kind, (Fraction(1, 2), Fraction(3), None))
+    return values[number % len(values)]
+
+
+def _found(plan: Plan, key: Key) -> Key:
+    if key.finding is None:
+        return key
+    (measure,) = plan.frontiers[key.finding.frontier].scan.measures
+    assert isinstance(measure, Candidates)
+    together = list(product(*(_SAID[expr.type.kind] for expr in measure.values)))
+    values = tuple(told[key.finding.place] for told in together[: key.finding.most])
+    return replace(key, finding=replace(key.finding, values=values, known=True))
+
+
+def counts(exact: Exact, measure: Candidates) -> Counter[Any]:
+    """Return each value with its count: a mechanism sees the counts alone."""
+    found = exact.counts(measure).tolist()
+    assert all(count > 0 for count in found)
+    listed = Counter(dict(zip(exact.chosen(measure, range(len(found))), found, strict=True)))
+    assert len(listed) == len(found)
+    return listed
+
+
 def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Drawn]:
     """Run every release of a plan with a mechanism that adds nothing and remembers all."""
     receipt, found = receipt_for(plan, ledger), []
     for number, frontier in enumerate(plan.frontiers):
+        if not frontier.releases:  # groups that were found, and nothing about them
+            continue
         with engine.open(frontier.scan, receipt, number) as exact:
             found += [_drawn(planned.release, exact) for planned in frontier.releases]
     return found
@@ -106,6 +161,8 @@ def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Draw
 def _drawn(release: Any, exact: Exact) -> Drawn:
     if isinstance(release, CHOOSING):
         return Drawn(release, list(handed(release, exact)))
+    if isinstance(release, KeysRelease):
+        return Drawn(release, [counts(exact, release.measure)])
     ranked = isinstance(release, QuantileRelease | QuantilesRelease)
     seen = Seen(cells=release.mechanism.cells) if ranked else Seen()
     if isinstance(release, QuantilesRelease):
@@ -123,9 +180,15 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
 
     Additive noise: in the norm of its loss, over all groups and sums together. Quantiles: the
     rank score of the cell that moves furthest in each group, added up over the groups. Lists:
-    the histograms of all groups together, in L1 norm.
+    the histograms of all groups together, in L1 norm. Groups that are found: all their counts
+    together, none of which may move by more than one.
     """
     release = before.release
+    if isinstance(release, KeysRelease):
+        (a,), (b,) = before.given, after.given
+        moves = [abs(a[value] - b[value]) for value in {*a, *b}]
+        assert max(moves, default=0) <= 1, release
+        return squared(sum(moves)), squared(release.distance)
     if isinstance(release, CHOOSING):
         far, claimed = moved(release, before.given, after.given)
         return squared(far), squared(claimed)

@@ -22,7 +22,16 @@ from dpquery.policy.model import Bounds, Column, Files, Policy, Table
 from tests.neighbours import Row
 from tests.worlds import policy_of, private_table
 
-__all__ = ["COLUMNS", "SCHEMA", "TABLES", "conditions", "policy_over", "relations", "row"]
+__all__ = [
+    "COLUMNS",
+    "LINKS",
+    "SCHEMA",
+    "TABLES",
+    "conditions",
+    "policy_over",
+    "relations",
+    "row",
+]
 
 TABLES = "tso"
 """Two tables of any number of rows of a unit, and one of at most one."""
@@ -115,6 +124,14 @@ _SIMPLE = st.one_of(
     st.builds("{}c {} '2020-02-01'".format, st.just("{0}"), _COMPARED),
     st.sampled_from(["{0}k = 'a'", "{0}k IS NOT NULL", "{0}i IS NULL", "{0}k <> 'b'"]),
     st.sampled_from(["POWER({0}d, -1) > 0", "POWER({0}d, -1) < 0"]),
+    st.sampled_from(
+        [
+            "{0}k IN (SELECT name FROM regions WHERE size > 0)",
+            "{0}k NOT IN (SELECT zone FROM regions WHERE zone IS NOT NULL)",
+            "CAST({0}j AS UTINYINT) < 2",
+            "CAST({0}d AS FLOAT) > 0.1",
+        ]
+    ),
 )
 _SIGNED = st.sampled_from(
     [
@@ -156,6 +173,8 @@ def _filtered(draw: st.DrawFn, depth: int) -> str:
                 _ALL,
                 "unit, j AS i, i AS j, d, k, c",
                 "unit, i + j AS i, j, d * 2e0 AS d, k, c",
+                "unit, CAST(i AS TINYINT) AS i, CAST(j AS UTINYINT) AS j, "
+                "CAST(d AS FLOAT) AS d, k, c",
                 "unit, i, j // 3 AS j, d, UPPER(k) AS k, DATE_TRUNC('month', c) AS c",
                 "unit, COALESCE(i, 0) AS i, j, NULLIF(d, 0) AS d, "
                 "CASE WHEN i > 3 THEN 'a' WHEN j = 1 THEN k END AS k, c",
@@ -265,17 +284,21 @@ _PUBLIC = [
     "(SELECT * FROM regions UNION ALL SELECT * FROM regions)",
 ]
 """A public table, and what queries make of it."""
+LINKS = (" JOIN regions o ON o.name = r.zone", " LEFT JOIN regions o ON o.zone = r.zone")
+"""Public tables that are joined to a public table."""
 
 
 @st.composite
 def _public(draw: st.DrawFn, depth: int) -> str:
-    kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
+    kind = draw(st.sampled_from(["JOIN", "LEFT JOIN", "CROSS JOIN"]))
     more = draw(st.sampled_from(["", " AND r.size > x.i"]))
     key = draw(st.sampled_from(["x.k = r.name", "x.k = r.zone", "x.j < r.size"]))
+    on = "" if kind == "CROSS JOIN" else f" ON {key}{more}"
+    on += draw(st.sampled_from(["", "", *LINKS]))
     table = draw(st.sampled_from(_PUBLIC))
     return (
         "SELECT x.unit AS unit, r.size AS i, x.j AS j, r.share AS d, r.zone AS k, "
-        f"r.since AS c FROM {draw(relations(depth))} x {kind} {table} r ON {key}{more}"
+        f"r.since AS c FROM {draw(relations(depth))} x {kind} {table} r{on}"
     )
 
 
@@ -324,6 +347,24 @@ def _per_unit(draw: st.DrawFn, depth: int) -> str:
         f"SELECT unit, {i} AS i, {j} AS j, {d} AS d, {k} AS k, {c} AS c "
         f"FROM {draw(relations(depth))} x GROUP BY unit{key}{having}"
     )
+
+
+@st.composite
+def _looked_up(draw: st.DrawFn, depth: int) -> str:
+    """Draw rows that each meet one row at most of what there is per unit and key."""
+    found = draw(st.sampled_from(["COUNT(*) AS i", "SUM(i) AS i", "MAX(j) AS i"]))
+    of = f"(SELECT unit, k, {found} FROM {draw(relations(depth))} z GROUP BY unit, k)"
+    return (
+        f"SELECT x.unit AS unit, y.i AS i, x.j AS j, x.d AS d, x.k AS k, x.c AS c "
+        f"FROM {draw(relations(depth))} x LEFT JOIN {of} y ON x.unit = y.unit AND x.k = y.k"
+    )
+
+
+@st.composite
+def _natural(draw: st.DrawFn, depth: int) -> str:
+    """Draw rows of which another relation has equals: a key of them alone is shared."""
+    other = f"(SELECT DISTINCT unit, k FROM {draw(relations(depth))} y)"
+    return f"SELECT {_ALL} FROM {draw(relations(depth))} x NATURAL JOIN {other} z"
 
 
 @st.composite
@@ -408,6 +449,8 @@ _FORMS = {
     "semi": _semi,
     "semi join": _semi_joined,
     "within": _within,
+    "looked up": _looked_up,
+    "natural": _natural,
     "public": _public,
     "listed": _listed,
     "union": _union,

@@ -27,7 +27,16 @@ from dpquery.errors import QueryRefused
 from dpquery.ir.measures import Histogram, Measure
 from dpquery.ir.query import Above
 from dpquery.plan.plan import FrontierPlan, Plan, make_plan
-from dpquery.policy.model import Column, Files, LedgerSettings, Policy, PolicyBudget, Table
+from dpquery.policy.model import (
+    Column,
+    Files,
+    LedgerSettings,
+    Policy,
+    PolicyBudget,
+    PublicFacts,
+    Table,
+)
+from dpquery.sql.bigquery import respelled
 from dpquery.sql.bind.scope import Member, Scope, column_ref
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
@@ -38,6 +47,8 @@ LIMITS = Ceilings(Ceiling(MOST))
 IN_EITHER = Ceilings(Ceiling(MOST, Fraction(1, 4), Fraction(10**9)))
 """For releases that were asked for in epsilon, or in rho."""
 ALICE = Account("alice", "session of alice")
+PRICE = Loss(Fraction(1), Fraction(1, 10**6))
+"""What plain aggregates, and groups that are found without a price, share in one statement."""
 
 
 class NoPublicTables:
@@ -99,12 +110,19 @@ def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> P
     )
 
 
-def planned(policy: Policy, sql: str) -> Plan:
-    """Take a query through the stages that see no data; refusals know their text."""
-    source = Source(sql)
-    public = NoPublicTables()
+def planned(policy: Policy, sql: str, public: PublicFacts | None = None) -> Plan:
+    """Take a query through the stages that see no data; refusals know their text.
+
+    Beside public tables, plain aggregates have a price, and BigQuery's words are read too.
+    """
+    source, given = Source(sql), {}
+    clause = None if public is None else respelled(source)
+    if clause is not None:
+        source, given = clause.source, clause.given
+    public, price = (NoPublicTables(), None) if public is None else (public, PRICE)
     try:
-        return make_plan(check(bind(parse(source), policy, public), policy), policy, public)
+        bound = bind(parse(source), policy, public, price, given)
+        return make_plan(check(bound, policy), policy, public)
     except QueryRefused as refusal:
         refusal.source = source
         raise

@@ -64,6 +64,12 @@ CALLS = [
         "SUM(x, contribution_bounds_per_group=[-4, 4], ": "",
         "SUM(x, contribution_bounds_per_group=[-4, 4], max_groups_contributed=4, ": "",
         "COUNT(DISTINCT unit, max_groups_contributed=1, ": "",
+        "COUNT(DISTINCT y, ": "",
+        "COUNT(DISTINCT g, max_rows_contributed=1, ": " FILTER (WHERE y = 2)",
+        "SUM(DISTINCT y, max_rows_contributed=1, ": "",
+        "SUM(DISTINCT -y, max_rows_contributed=1, ": "",
+        "AVG(DISTINCT y, max_rows_contributed=1, ": "",
+        "VAR_POP(DISTINCT y, max_rows_contributed=1, ": "",
     }.items()
 ] + [
     f"DP_QUANTILE(x, {order}, eps=1)" for order in ("0", "0.1", "0.5", "0.9", "1", "[0.1, 0.9]")
@@ -100,6 +106,7 @@ SPREAD: Units = [
 ] + [
     [{"g": group, "x": -5, "y": 9, "b": True} for group in groups] for groups in ("ab", "abcd")
 ]
+SPREAD += [[{"g": g, "x": 7, "y": y, "b": True} for y in (9, 2)] for g in "ab"]
 
 
 def units(kind: str) -> Units:
@@ -216,6 +223,11 @@ def unspread(self: Totals, measure: CountUnits, sums: list[int]) -> None:
         sums[group] += measure.weight.scale
 
 
+def one_more(choose: Callable[..., object]) -> Callable[..., object]:
+    """Let a unit stand for more of its values than the limit."""
+    return lambda pairs, limit, *rest: choose(pairs, limit + 1, *rest)
+
+
 def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
     """Clamp no more than the rows of a unit in a group."""
     widest = replace(measure, low=-1000, high=1000)
@@ -231,9 +243,12 @@ VECTOR, VECTOR_L2 = (
 )
 RANK = "dpquery.functions.quantile.rank_range"
 LISTED = "dpquery.functions.quantile.sensitivity"
-WEIGHT, TOTALS, SPREADING, CLAMPING = (
+WEIGHT, PLACED, TOTALS, SPREADING, CLAMPING = (
     f"tests.oracle.totals.{name}"
-    for name in ("row_weight", "Totals.of", "Totals._add_units", "Totals._add_totals")
+    for name in (
+        *("row_weight", "placed_with_units", "Totals.of"),
+        *("Totals._add_units", "Totals._add_totals"),
+    )
 )
 ROWS, UNITS = "DP_COUNT(*, eps=1)", "DP_COUNT(DISTINCT unit, eps=1)"
 NOISY_ROWS, NOISY_SUM, NOISY_SPREAD = (
@@ -246,6 +261,9 @@ SUM, MEAN, VARIANCE, HIGH, LIST = (
 CLAMPED, NOISY_CLAMPED = (
     f"DP_SUM(x, {noise}contribution_bounds_per_group=[-4, 4], eps=1)"
     for noise in ("", GAUSSIAN)
+)
+DIFFERENT, OF_DIFFERENT, MEAN_OF_DIFFERENT = (
+    f"DP_{call}(DISTINCT y, max_rows_contributed=1, eps=1)" for call in ("COUNT", "SUM", "AVG")
 )
 MISTAKES = {
     # what is wrong: where, how, in which query, of which neighbours, with groups or without
@@ -273,6 +291,13 @@ MISTAKES = {
     "groups of the norm of totals": (L2, as_if_added, NOISY_CLAMPED, SUBSTITUTE, True),
     "no clamp": (CLAMPING, lambda _: unclamped, CLAMPED, ADD, True),
     "no limit of groups": (WEIGHT, lambda _: no_limit, CLAMPED, ADD, True),
+    "half of different values": (L1, half, "DP_COUNT(DISTINCT y, eps=1)", ADD, False),
+    "half of a sum of these": (L1, half, OF_DIFFERENT, ADD, False),
+    "groups of these": (L1, as_if_ungrouped, OF_DIFFERENT, SUBSTITUTE, True),
+    "a replaced unit is two, in their mean":
+        (VECTOR, as_if_added, MEAN_OF_DIFFERENT, SUBSTITUTE, False),
+    "one more of different values": (PLACED, one_more, DIFFERENT, ADD, False),
+    "one more, summed": (PLACED, one_more, OF_DIFFERENT, SUBSTITUTE, True),
     "units in full in each group": (SPREADING, lambda _: unspread, UNITS, ADD, True),
 }  # fmt: skip
 

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
 
 import dpquery
+from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.engine.base import Exact
+from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
+from dpquery.policy.model import Policy
 from dpquery.session import Session
 from tests.corpus import hostile
 from tests.corpus.runs import REFUSED, samples
-from tests.worlds import deadline
+from tests.frontiers import queries
+from tests.grammar import mutated
+from tests.neighbours import save
+from tests.relations import SCHEMA, TABLES, policy_over, row
+from tests.worlds import deadline, planned
 
 POLICY = """
 [budget]
@@ -67,6 +77,7 @@ OWN = [
     "SELECT DP_COUNT(*, eps=0.1) + 'a' FROM staff", "SELECT DP_COUNT(*, eps=1.6) FROM staff",
     "SELECT DP_COUNT(*, eps=1.5), DP_COUNT(*, eps=0.6) FROM staff",
 ]  # fmt: skip
+Sides = list[tuple[Policy, PublicEngine]]
 FAMILIES = {"1", "2", "3", "4", "5"}
 """First digits of the codes of refusals; each is met below."""
 
@@ -164,6 +175,56 @@ def test_refusals_of_the_corpus_are_those_of_its_files_on_any_data(
         assert code[0] in (told.pop() or ""), case
     for session in found:
         session.close()
+
+
+@pytest.fixture(scope="module")
+def sides(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[list[tuple[Policy, PublicEngine]]]:
+    """Give a policy over rows of two units, over those of one, and over no file at all."""
+    found, random = [], Random(5)
+    units = [[row(random) for _ in range(3)] for _ in range(2)]
+    for most in (2, 1, 0):
+        place = tmp_path_factory.mktemp("sides")
+        paths = {t: [place / t / f"{number}.parquet" for number in (1, 2)] for t in TABLES}
+        for table in TABLES if most else ():
+            save(units[:most], [], SCHEMA, place / table, random)
+        policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
+        found.append((policy, PublicEngine(policy)))
+    yield found
+    for _, public in found:
+        public.close()
+
+
+def require_equal(sides: Sides, examples: int) -> int:
+    """Plan broken random queries on each side; return how many are refused, alike on all."""
+    refusals = []
+
+    @settings(max_examples=examples)
+    @given(mutated(queries(2)))
+    def hold(text: str) -> None:
+        told = set()
+        for policy, public in sides:
+            try:
+                told.add(repr(planned(policy, text, public).charge.events))
+            except QueryRefused as refused:
+                told.add(str(refused))
+        assert len(told) == 1, text
+        refusals.extend(one for one in told if one.startswith("refused"))
+
+    hold()
+    return len(refusals)
+
+
+def test_random_queries_are_refused_alike_with_and_without_rows(sides: Sides):
+    assert require_equal(sides, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(5))
+def test_a_thousand_refusals_are_alike_with_and_without_rows(sides: Sides, shard: int):
+    del shard
+    assert require_equal(sides, 1_000) >= 1_000 // 5
 
 
 def test_refusals_do_not_wait_for_the_private_file(tmp_path: Path):
