@@ -40,7 +40,7 @@ from tests.engine.verify.syntax import (
     walk,
 )
 
-_MADE = re.compile(r"u|n|t|i|v|w|x|g|p|cell|one|least|units|[gvbmwkx]\d+")
+_MADE = re.compile(r"u|n|t|i|v|w|g|p|cell|one|least|units|[gvbmwkxt]\d+")
 _SHARED = frozenset({"r", "parts", "spread"})
 """What the sums of a scan name with WITH."""
 _ROWS: Node = {"type": "ROWS"}

@@ -47,7 +47,13 @@ _PARTS = frozenset(
 )
 _OPERATORS = frozenset(
     {
-        *("ARRAY_EXTRACT", "COMPARE_IN", "OPERATOR_COALESCE", "OPERATOR_IS_NOT_NULL"),
+        *(
+            "ARRAY_EXTRACT",
+            "ARRAY_SLICE",
+            "COMPARE_IN",
+            "OPERATOR_COALESCE",
+            "OPERATOR_IS_NOT_NULL",
+        ),
         *("OPERATOR_IS_NULL", "OPERATOR_NOT", "OPERATOR_TRY"),
     }
 )
