@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
@@ -16,12 +15,10 @@ from dpquery.engine.duckdb.verify import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.plan.plan import Plan, make_plan
+from dpquery.plan.plan import Plan
 from dpquery.policy.model import Policy
-from dpquery.sql.binder import bind
-from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
 from tests.relations import policy_over
+from tests.worlds import planned
 
 COUNT = "SELECT DP_COUNT(*, eps=1) FROM "
 TABLE = COUNT + "t WHERE i > 3 AND d < 1 GROUP BY k"
@@ -75,8 +72,7 @@ class Written:
     public: PublicEngine
 
     def plan(self, text: str) -> Plan:
-        checked = check(bind(parse(Source(text)), self.policy, self.public), self.policy)
-        return make_plan(checked, self.policy, self.public)
+        return planned(self.policy, text, self.public)
 
     def sql(self, text: str, *, held: bool = False) -> ScanSQL:
         return self.scan_sql(self.plan(text).frontiers[0].scan, held=held)

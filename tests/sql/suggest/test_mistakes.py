@@ -16,6 +16,7 @@ from dpquery.session import Session
 from tests.samples import sample_policy
 
 WHOLE, CARET = None, ""
+ROWS = "SELECT DP_COUNT(*, eps=0.1) FROM "
 HABITS = [
     # comparisons and conditions, of other languages
     ("age =< 30", "age <= 30"),
@@ -292,16 +293,8 @@ MISTAKES = [
     (f"{STAFF}hired.date > DATE '2020-01-31'", "hired.date"),
     (f"{STAFF}YEAR(CAST(dept AS DATE)) > 2020", "dept"),
     (f"{STAFF}(dept, age) IN (('eng', 30, TRUE))", "('eng', 30, TRUE)"),
-    (
-        "SELECT DP_COUNT(*, eps=0.1) FROM "
-        "(SELECT person_id FROM visits EXCEPT ALL SELECT person_id FROM staff) s",
-        CARET,
-    ),
-    (
-        "SELECT DP_COUNT(*, eps=1) FROM "
-        "(staff s JOIN visits v ON s.person_id = v.person_id) AS q",
-        CARET,
-    ),
+    (f"{ROWS}(SELECT person_id FROM visits EXCEPT ALL SELECT person_id FROM staff) s", CARET),
+    (f"{ROWS}(staff s JOIN visits v ON s.person_id = v.person_id) AS q", CARET),
     # what would be paid for and could not contain anything
     ("SELECT DP_COUNT(*, eps=0.1) FROM staff LIMIT 0", CARET),
     ("SELECT DP_COUNT(*, eps=0.1) * NULL FROM staff", CARET),
