@@ -228,7 +228,7 @@ _UNASKED = st.sampled_from(
         "SUM(LEAST(GREATEST(j, 0), 9), contribution_bounds_per_group => (0, 9)) {rows} "
         "GROUP BY n",
         "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1, delta=1e-6) n, ANON_COUNT(*), "
-        "ANON_SUM(i CLAMPED BETWEEN -7 AND 30) {rows} GROUP BY n",
+        "ANON_SUM(LEAST(GREATEST(i, -7), 30) CLAMPED BETWEEN -7 AND 30) {rows} GROUP BY n",
     ]
 )
 """Groups of which nobody says that they are to be found: of n and m no range is known."""

@@ -35,6 +35,8 @@ CONDITIONS = (
     "(x.i NOT IN (SELECT y.i FROM s y WHERE y.unit = x.unit AND y.j >= x.j)) IS NULL",
     "x.j = 2 OR EXISTS (SELECT 1 FROM s y WHERE y.unit = x.unit AND y.j > x.i) IS FALSE",
     "EXISTS (SELECT 1 FROM s y WHERE x.unit = y.unit AND (x.i IS NULL OR y.i < x.j)) = (j = 1)",
+    "EXISTS (SELECT 1 FROM s y WHERE y.unit = x.unit AND "
+    "(y.j > x.i OR y.i + 2 IN (SELECT size FROM regions WHERE size > 0)))",
     "(SELECT COUNT(*) FROM s y WHERE y.unit = x.unit) = 0",
     "(SELECT COUNT(y.i) FROM s y WHERE y.unit = x.unit AND y.j = x.j) < 1",
     "(SELECT MAX(y.j) - MIN(y.j) FROM s y WHERE y.unit = x.unit) IS NULL",
@@ -69,6 +71,7 @@ class World:
         for table in TABLES:
             files = ", ".join(f"'{path}'" for path in paths[table])
             self.plain.execute(f"CREATE VIEW {table} AS FROM read_parquet([{files}])")
+        self.plain.execute(f"CREATE VIEW regions AS FROM '{place / 'regions.parquet'}'")
 
     def close(self) -> None:
         self.plain.close()

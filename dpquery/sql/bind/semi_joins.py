@@ -390,7 +390,7 @@ class _Subqueries:
         if not isinstance(inner, Private):
             self._refuse(span, unit)
         own, where = inner.scope, select.args.get("where")
-        both = Conditions(_inside(own, self.scope), self.spans)
+        both = Conditions(_inside(own, self.scope), self.spans, self.context)
         conditions = conjuncts(None if where is None else where.this)
         others = [one for one in conditions if not _ties(one, own, self.scope)]
         if len(others) == len(conditions):
@@ -485,15 +485,14 @@ def _inside(inner: Scope, outer: Scope) -> Scope:
 
 
 def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Return whether a condition names a column around the subquery, and no further query."""
-    if condition.find(exp.Select) is not None:
-        return False
+    """Return whether a condition names a column around the subquery, not in a further query."""
     around, names = outer.aliases - inner.aliases, inner.names
     return any(
         fold(column.table) in around
         if column.table
         else fold(column.name) not in names and outer.knows(column.name)
-        for column in condition.find_all(exp.Column)
+        for column in condition.walk(prune=is_query)
+        if isinstance(column, exp.Column)
     )
 
 
