@@ -149,6 +149,7 @@ def counts(exact: Exact, measure: Candidates) -> Counter[Any]:
 
 def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Drawn]:
     """Run every release of a plan with a mechanism that adds nothing and remembers all."""
+    plan = foretold(plan)
     receipt, found = receipt_for(plan, ledger), []
     for number, frontier in enumerate(plan.frontiers):
         if not frontier.releases:  # groups that were found, and nothing about them

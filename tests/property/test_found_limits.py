@@ -206,5 +206,5 @@ def require_promises(sides: Finding, examples: int) -> None:
     hold()
     if examples < 20:  # of few, too many may be refused by chance
         return
-    assert sides.asked["answered"] > 9 * sides.asked["refused"], sides.asked
+    assert sides.asked["answered"] > 6 * sides.asked["refused"], sides.asked
     assert 3 * sides.searches > sides.asked["answered"], (sides.searches, sides.asked)
