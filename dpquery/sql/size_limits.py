@@ -51,9 +51,9 @@ _CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
 _ONE_ROW = "make one row of each unit first: GROUP BY the unit"
 MOST_CALLS = 1000
 """Releases of a statement: each is a line of its charge, and is stored."""
-MOST_TERMS = 10_000
+MOST_TERMS = 4_000
 """Columns, values and operations in all expressions of a scan."""
-MOST_WRITTEN = 20_000
+MOST_WRITTEN = 8_000
 """The same, where each column is written out as what a subquery computes for it, as DuckDB does
 where it moves a condition below."""
 
