@@ -19,6 +19,7 @@ from typing import Any
 from dpquery import session as stages
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
 from dpquery.core.source import Source
+from dpquery.core.types import BOOLEAN
 from dpquery.finish import ready
 from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
@@ -47,7 +48,7 @@ SURE = 1 - Fraction(1, 10**9)
 
 
 SOME = Fraction(30)
-"""What an earlier release said, in scans that are opened without it."""
+"""A number that an earlier release said, in scans that are opened without it."""
 
 
 def samples(place: Path) -> Path:
@@ -186,7 +187,10 @@ def exact_integers(session: Session, query: str) -> list[list[int]]:
     plan, found = session._plan(Source(query)), []
     receipt, groups = receipt_for(plan), {}
     for number, frontier in enumerate(plan.frontiers):
-        constants = {constant.number: SOME for constant in constants_in(frontier.scan)}
+        constants = {
+            constant.number: True if constant.type == BOOLEAN else SOME
+            for constant in constants_in(frontier.scan)
+        }
         scan = _with_groups(filled(frontier.scan, constants), groups)
         if not frontier.releases:
             continue
