@@ -96,6 +96,7 @@ CONSTRUCTS = {
     "least number of units": "min_units|min_privacy_units",
     "BigQuery's": r"SELECT WITH",
     "within": r"FROM \S.* y WHERE (y\.unit = x\.unit|x\.unit = y\.unit)",
+    "of public rows": r"FROM regions r WHERE",
     "sets of rows": r"(UNION|INTERSECT|EXCEPT) SELECT unit",
     "looked up": r"GROUP BY unit, k\) y ON",
     "natural": "NATURAL JOIN",

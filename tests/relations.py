@@ -265,6 +265,31 @@ def _within(draw: st.DrawFn, depth: int) -> str:
     return f"SELECT unit, {i} AS i, j, {d} AS d, k, c FROM {draw(relations(depth))} x"
 
 
+_SAID_OF_PUBLIC = (
+    "EXISTS (SELECT 1 FROM regions r WHERE r.name = x.k AND (r.size > 0 OR r.size IS NULL))",
+    "x.i IN (SELECT r.size FROM regions r WHERE r.zone = x.k)",
+    "x.k IN (SELECT r.zone FROM regions r WHERE r.size = x.j + 7)",
+)
+
+
+@st.composite
+def _of_public(draw: st.DrawFn, depth: int) -> str:
+    """Draw rows with what a public table says of the values that they have."""
+    source, i, d = draw(relations(depth)), "i", "d"
+    if draw(st.booleans()):
+        said = draw(st.sampled_from(["{}", "NOT {}", "({}) IS NULL"]))
+        said = said.format(draw(st.sampled_from(_SAID_OF_PUBLIC)))
+        return f"SELECT {_ALL} FROM {source} x WHERE {said} OR ({draw(conditions('x'))})"
+    equal = draw(st.sampled_from(["r.name = x.k", "r.zone = x.k", "r.zone = k AND size = x.j"]))
+    if draw(st.booleans()):
+        what = draw(st.sampled_from(["COUNT(r.size)", "SUM(r.size)", "MAX(LENGTH(r.name))"]))
+        i = f"(SELECT {what} FROM regions r WHERE {equal})"
+    else:
+        what = draw(st.sampled_from(["AVG(r.size)", "MIN(r.share)", "COALESCE(MAX(share), 7)"]))
+        d = f"(SELECT {what} FROM regions r WHERE {equal})"
+    return f"SELECT unit, {i} AS i, j, {d} AS d, k, c FROM {source} x"
+
+
 @st.composite
 def _semi_joined(draw: st.DrawFn, depth: int) -> str:
     kind = draw(st.sampled_from(["SEMI", "ANTI"]))
@@ -449,6 +474,7 @@ _FORMS = {
     "semi": _semi,
     "semi join": _semi_joined,
     "within": _within,
+    "of public": _of_public,
     "looked up": _looked_up,
     "natural": _natural,
     "public": _public,

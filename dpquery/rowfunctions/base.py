@@ -118,6 +118,8 @@ class RowFunction:
     """Whether the last parameter may be given several times."""
     alike: bool = False
     """Whether all arguments are brought to one type."""
+    check: Callable[[Sequence[Expr]], str | None] = lambda _: None
+    """Says what is wrong with its arguments beside one another, if something is."""
     strict: bool = True
     """Whether NULL in gives NULL out."""
     dated: bool = False

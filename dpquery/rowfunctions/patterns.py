@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dpquery.core.types import Kind
-from dpquery.ir.expr import Apply
+from dpquery.ir.expr import Apply, Expr, longest_of
 from dpquery.rowfunctions.base import (
     TEXTS,
     TO_BOOLEAN,
+    TO_TEXT,
     Parameter,
     RowFunction,
     pattern,
@@ -41,6 +43,14 @@ class Pattern:
 
     engine: str
     python: str
+    size: int
+    """The states of the automaton, of each of which a character may need a step."""
+    groups: int
+    """How many groups can be referred to."""
+    least: int
+    """The fewest characters that it matches."""
+    empty_loops: bool
+    """Whether a count is of what may match nothing: what that matches differs by engine."""
 
 
 @dataclass(slots=True)
@@ -48,6 +58,8 @@ class _Reader:
     text: str
     at: int = 0
     written: list[str] = field(default_factory=list)
+    groups: int = 0
+    empty_loops: bool = False
 
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -56,38 +68,43 @@ class _Reader:
         self.at += 1
         return self.text[self.at - 1]
 
-    def alternatives(self, depth: int) -> int:
-        """Read `a|b`; give the size of the automaton."""
+    def alternatives(self, depth: int) -> tuple[int, int]:
+        """Read `a|b`; give the size of the automaton, and the fewest characters of a match."""
         if depth > 16:
             raise ValueError("its groups nest too deeply")
-        size = self._sequence(depth)
+        size, least = self._sequence(depth)
         while self.peek() == "|":
             self.written.append(self.take())
-            size += self._sequence(depth)
-        return size
+            other, fewer = self._sequence(depth)
+            size, least = size + other, min(least, fewer)
+        return size, least
 
-    def _sequence(self, depth: int) -> int:
-        size = 0
+    def _sequence(self, depth: int) -> tuple[int, int]:
+        size = least = 0
         while self.peek() not in {"", "|", ")"}:
-            size += self._counted(depth)
+            other, more = self._counted(depth)
+            size, least = size + other, least + more
             if size > MAX_SIZE:
                 raise ValueError("it is too long, with its counts written out")
-        return size
+        return size, least
 
-    def _counted(self, depth: int) -> int:
-        size = self._one(depth)
+    def _counted(self, depth: int) -> tuple[int, int]:
+        size, least = self._one(depth)
         sign = self.peek()
-        if sign and sign in "*+?":
-            self.written.append(self.take())
-        elif sign == "{":
-            size *= self._count()
+        if not sign or sign not in "*+?{":
+            return size, least
+        self.empty_loops |= least == 0
+        if sign == "{":
+            low, high = self._count()
+            size, least = size * (max(high, 1) + 1), least * low
         else:
-            return size
+            self.written.append(self.take())
+            least = least if sign == "+" else 0
         if self.peek() and self.peek() in "*+?{":
             raise ValueError("a count follows a count")
-        return size
+        return size, least
 
-    def _count(self) -> int:
+    def _count(self) -> tuple[int, int]:
         match = _COUNT.match(self.text, self.at)
         if match is None:
             raise ValueError("{ does not begin a count; write \\{")
@@ -96,36 +113,37 @@ class _Reader:
             raise ValueError("a count is too large, or the wrong way round")
         self.written.append(match[0])
         self.at = match.end()
-        return max(high, 1) + 1
+        return low, high
 
-    def _one(self, depth: int) -> int:
+    def _one(self, depth: int) -> tuple[int, int]:
         sign = self.take()
         match sign:
             case "(":
                 if self.peek() == "?" and self.text[self.at : self.at + 2] != "?:":
                     raise ValueError("a group begins with ?; only (?: is taken")
-                self.at += 2 if self.peek() == "?" else 0
-                self.written.append("(?:")
-                size = self.alternatives(depth + 1)
+                unnamed = self.peek() == "?"
+                self.at += 2 if unnamed else 0
+                self.groups += not unnamed
+                self.written.append("(?:" if unnamed else "(")
+                size, least = self.alternatives(depth + 1)
                 if self.peek() != ")":
                     raise ValueError("a group is not closed")
                 self.written.append(self.take())
-                return max(size, 1)
+                return max(size, 1), least
             case "[":
                 self._class()
             case "\\":
                 self.written.append(self._escaped(inside=False))
-            case "^":
-                self.written.append("\\A")
-            case "$":
-                self.written.append("\\z")
+            case "^" | "$":
+                self.written.append("\\A" if sign == "^" else "\\z")
+                return 1, 0
             case "*" | "+" | "?" | "{":
                 raise ValueError(f"nothing stands before {sign}")
             case "]" | "}":
                 raise ValueError(f"{sign} closes nothing; write \\{sign}")
             case _:
                 self.written.append(sign)
-        return 1
+        return 1, 1
 
     def _escaped(self, *, inside: bool) -> str:
         if not self.peek():
@@ -169,8 +187,8 @@ class _Reader:
         return "\\" + sign if sign in {"-", "&", "~", "|"} else sign
 
 
-def read_regex(text: str) -> Pattern:
-    """Read a pattern of the subset.
+def read_regex(text: str, *, grouped: bool = False) -> Pattern:
+    """Read a pattern of the subset; its groups can be referred to if that is asked for.
 
     Raises:
         ValueError: the pattern is outside it; the message says why.
@@ -178,11 +196,13 @@ def read_regex(text: str) -> Pattern:
     reader = _Reader(text)
     if len(text) > MAX_SIZE:
         raise ValueError("it is too long")
-    reader.alternatives(0)
+    size, least = reader.alternatives(0)
     if reader.peek():
         raise ValueError(") closes nothing; write \\)")
-    python = ("\\Z" if part == "\\z" else part for part in reader.written)
-    return Pattern("".join(reader.written), "".join(python))
+    engine = ["(?:" if part == "(" and not grouped else part for part in reader.written]
+    python = ("\\Z" if part == "\\z" else part for part in engine)
+    made = "".join(engine), "".join(python)
+    return Pattern(*made, size, reader.groups, least, reader.empty_loops)
 
 
 def check_regex(text: str) -> str | None:
@@ -210,7 +230,7 @@ def like_regex(text: str) -> str:
     return "".join(wild.get(c, "\\" + c if c in _SPECIAL else c) for c in parts)
 
 
-_read = lru_cache(256)(read_regex)
+_read = lru_cache(512)(read_regex)
 _compiled = lru_cache(256)(re.compile)
 
 
@@ -234,6 +254,81 @@ def _engine_sql(call: Apply, text: str, _: str) -> str:
     return f"{call.function.lower()}({text}, {_quoted(written)})"
 
 
+# Replacements: characters, and `\0` to `\9` for what a match has, or one of its groups.
+
+
+MOST_WORK = 2**21
+"""Steps of all matches in one text, each of which may look at all characters that follow."""
+_MARKED = re.compile(r"\\(.?)", re.DOTALL)
+_GROUPS = frozenset("0123456789")
+
+
+def check_replacement(text: str) -> str | None:
+    """Return what is wrong with a replacement, if something is."""
+    for sign in _MARKED.findall(text):
+        if sign not in {*_GROUPS, "\\"}:
+            return (
+                f"\\{sign} is not taken; a backslash is \\\\"
+                if sign
+                else "it ends in a backslash"
+            )
+    return None
+
+
+def _check_replaced(arguments: Sequence[Expr]) -> str | None:
+    """Return what is wrong with a pattern beside its replacement, if something is."""
+    found, new = _replacing(arguments)
+    named = max([0, *(int(sign) for sign in _MARKED.findall(new) if sign in _GROUPS)])
+    if named > found.groups:
+        return f"\\{named} is no group of the pattern, which has {found.groups}"
+    if found.empty_loops:
+        return "a count is of what may match nothing"
+    if len(arguments) < 4:
+        return None
+    if not found.least:
+        return "the pattern may match nothing, everywhere; only the first match can be replaced"
+    text = longest_of(arguments[0])
+    if found.size * text * (text // found.least) > MOST_WORK:
+        return f"the pattern is too long to be looked for everywhere in {text} characters"
+    return None
+
+
+def _replacing(arguments: Sequence[Expr]) -> tuple[Pattern, str]:
+    written, new = (str(stated(argument)) for argument in arguments[1:3])
+    return _read(written, grouped=True), new
+
+
+def _replaced_longest(arguments: Sequence[Expr]) -> int:
+    """Return the length of a text with matches replaced, as many as there can be.
+
+    Of a text of n characters, j matches have n characters at most together, each of which is
+    there as often as the replacement refers to it; its other characters are there j times.
+    """
+    (found, new), text = _replacing(arguments), longest_of(arguments[0])
+    most = text // found.least if len(arguments) > 3 else 1
+    marked = _MARKED.findall(new)
+    times = sum(sign in _GROUPS for sign in marked)
+    added = len(new) - len(marked) - times
+    return text * times + most * added if times else text + most * max(0, added - found.least)
+
+
+def _replaced(call: Apply, text: str, written: str, new: str, every: str = "") -> str:
+    def made(match: re.Match[str]) -> str:
+        return _MARKED.sub(
+            lambda sign: (match[int(sign[1])] or "") if sign[1] in _GROUPS else "\\", new
+        )
+
+    compiled = _compiled(_read(written, grouped=True).python)
+    return compiled.sub(made, text, count=0 if every else 1)
+
+
+def _replaced_sql(call: Apply, text: str, *_: str) -> str:
+    found, new = _replacing(call.arguments)
+    every = ", 'g'" if call.arguments[3:] else ""
+    return f"regexp_replace({text}, {_quoted(found.engine)}, {_quoted(new)}{every})"
+
+
+_EVERY = pattern(lambda text: None if text == "g" else "there is 'g' alone: each match")
 _LIKE = pattern(check_like)
 _REGEX = Parameter("a literal pattern", frozenset({Kind.TEXT}), True, check=check_regex)
 
@@ -280,5 +375,18 @@ FUNCTIONS = (
         result=TO_BOOLEAN,
         meaning=lambda _, text, given: bool(_compiled(_read(given).python).fullmatch(text)),
         written_as=_engine_sql,
+    ),
+    RowFunction(
+        name="REGEXP_REPLACE",
+        summary="The text with the first match of a regular expression replaced, or with 'g' "
+        "each; \\1 to \\9 are its groups, \\0 is all of it",
+        example="REGEXP_REPLACE(dept, '^(.).*$', '\\1')",
+        parameters=(TEXTS, _REGEX, pattern(check_replacement), _EVERY),
+        optional=1,
+        result=TO_TEXT,
+        check=_check_replaced,
+        meaning=_replaced,
+        written_as=_replaced_sql,
+        longest=_replaced_longest,
     ),
 )

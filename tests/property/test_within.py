@@ -46,6 +46,17 @@ CONDITIONS = (
     "(SELECT 5 FROM o y WHERE y.unit = x.unit AND y.i = x.i) IS NULL",
     "(SELECT y.i = 1 FROM o y WHERE y.unit = x.unit) OR x.j = 1",
     "((x.unit, x.i, x.j) IN (SELECT y.unit, y.i, y.j FROM s y)) IS NOT NULL",
+    "EXISTS (SELECT 1 FROM regions r WHERE r.size - 2 = x.i) IS FALSE",
+    "x.j = 2 OR NOT EXISTS (SELECT * FROM regions r WHERE LENGTH(r.name) = x.i AND size > 3)",
+    "NOT EXISTS (SELECT 1 FROM regions r WHERE r.size = x.unit)",
+    "(SELECT COUNT(size) FROM regions r WHERE LENGTH(r.name) = x.i AND zone = 'b') = 0",
+    "(SELECT COALESCE(SUM(size), 7) + COUNT(*) FROM regions WHERE LENGTH(name) = j) = 7",
+    "(SELECT MAX(size) FROM regions r WHERE LENGTH(zone) = x.i AND x.j = LENGTH(name) + 1) = 3",
+    "(SELECT r.zone FROM regions r WHERE r.size = x.j + 1) = 'a'",
+    "(x.j NOT IN (SELECT size - 1 FROM regions r WHERE LENGTH(r.name) = x.i)) IS NULL",
+    "x.j IN (SELECT size - 1 FROM regions r WHERE r.zone = CASE WHEN x.i = 1 THEN 'a' END)",
+    "(SELECT COUNT(*) FROM s y WHERE y.unit = x.unit AND "
+    "y.j < (SELECT MAX(size) FROM regions r WHERE LENGTH(r.name) = y.i)) = 1",
 )
 SETS = ("UNION", "INTERSECT", "EXCEPT")
 

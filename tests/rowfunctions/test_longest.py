@@ -40,6 +40,12 @@ def computed(draw: st.DrawFn, depth: int = 3) -> Expr:
     word, count = draw(WORDS), draw(COUNTS)
     made = {
         "REPLACE": lambda: (draw(inner), text(word), text(draw(TEXTS))),
+        "REGEXP_REPLACE": lambda: (
+            draw(inner),
+            text(draw(st.sampled_from(["(a+)", "(.)(é|a)", "é|aa"]))),
+            text(draw(st.sampled_from(["", "xé", r"\0x\0"]))),
+            *draw(st.sampled_from([(), (text("g"),)])),
+        ),
         "CONCAT": lambda: (draw(inner), draw(inner), draw(inner)),
         "JOIN": lambda: (draw(inner), draw(inner)),
         "COALESCE": lambda: (draw(inner), draw(inner)),
@@ -67,6 +73,8 @@ def test_what_is_stated_of_replacements_is_attained():
     for old, new in (("a", "bb"), ("aa", "bbb"), ("aaa", "bbbb"), ("aa", "b"), ("a", "")):
         made = apply(HERE, "REPLACE", column("s"), text(old), text(new))
         assert isinstance(made, Apply)
+        again = apply(HERE, "REGEXP_REPLACE", column("s"), text(old), text(new), text("g"))
+        assert made.longest == longest_of(again)
         texts = ["a" * size for size in range(LONGEST + 1)]
         texts += ["a" * (LONGEST // len(old) * len(old)) + "c" * (LONGEST % len(old)), "c" * 6]
         found = max(len(evaluate(made, {(0, "s"): one})) for one in texts)

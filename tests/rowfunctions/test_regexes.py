@@ -6,11 +6,24 @@ import re
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.source import Span
+from dpquery.core.types import TEXT
 from dpquery.engine.duckdb.connection import start, text
-from dpquery.rowfunctions.patterns import check_like, check_regex, like_regex, read_regex
+from dpquery.ir.expr import Apply, ColumnRef, Literal
+from dpquery.rowfunctions import apply, named
+from dpquery.rowfunctions.evaluate import evaluate
+from dpquery.rowfunctions.patterns import (
+    check_like,
+    check_regex,
+    check_replacement,
+    like_regex,
+    read_regex,
+)
+
+HERE = Span(0, 0)
 
 SIGNS = ["a", "b", "A", "-", "]", "^", "é", "\n", " ", "\\", "7", "_", "."]
 WORDS = ["".join(signs) for length in range(3) for signs in product(SIGNS, repeat=length)]
@@ -20,6 +33,12 @@ _ATOMS = st.sampled_from(
         *"abé.^$- ,",
         *(r"\.", r"\d", r"\w", r"\s", r"\\", r"\^", "[a-b]", "[^a]", r"[\d\-_]"),
         *(r"[\]^]", "[a^]", "[.]", r"[\w.]", "[^é-]"),
+    ]
+)
+_GROUPED = st.sampled_from(
+    [
+        *("(a)|(b)", "(a|ab)(b|-)?", "(?:(a)|b)+", "(a+)(b+)?", "^(.)(.*)$", "((a)b)+-"),
+        *("(a|ab)(?:c|b-)*", "(?:(a)|(b)|-){2,3}", "^a|b$", "(a{1,2}){2}", "([^a]+)a?"),
     ]
 )
 PATTERNS = st.recursive(
@@ -78,6 +97,52 @@ def test_like_is_one_thing_in_three_ways(written: str):
 )  # fmt: skip
 def test_what_is_outside_the_subset_is_refused(pattern: str):
     assert check_regex(pattern) is not None
+
+
+TEXTS = ["".join(signs) for size in range(5) for signs in product("ab-", repeat=size)]
+NEW = ["", "x", r"<\0>", r"\1\2", r"\\\2\\0", r"\0\1\0"]
+
+
+@st.composite
+def replacements(draw: st.DrawFn) -> Apply:
+    """Draw an application that the binder takes, over texts of four characters."""
+    options = draw(st.sampled_from([(), ("g",)]))
+    stated = (draw(PATTERNS | _GROUPED), draw(st.sampled_from(NEW)), *options)
+    column = ColumnRef(HERE, "w", TEXT, longest=4)
+    arguments = (column, *(Literal(HERE, value, TEXT) for value in stated))
+    assume(named("REGEXP_REPLACE").check(arguments) is None)
+    return apply(HERE, "REGEXP_REPLACE", *arguments)
+
+
+@settings(max_examples=150, deadline=None)
+@given(replacements())
+def test_both_engines_replace_the_same_matches(call: Apply):
+    words = [*TEXTS, *WORDS]
+    values = ", ".join(f"({number}, {text(word)})" for number, word in enumerate(words))
+    query = f"SELECT {named('REGEXP_REPLACE').sql(call, 'w')} FROM (VALUES {values}) AS t(i, w)"
+    with start() as connection:
+        rows = [row[0] for row in connection.execute(f"{query} ORDER BY i").fetchall()]
+    assert rows == [evaluate(call, {(0, "w"): word}) for word in words]
+    assert max(map(len, rows)) <= call.longest
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        ("a", r"\1"), ("(a)", r"\2"), ("(?:a)", r"\1"), ("(a*)*", "x"), ("(a|b*)+", "x"),
+        ("(^)*a", "x"), ("(a?){2}", "x"), ("a*", "x", "g"), ("a|", "x", "g"), ("$", "x", "g"),
+        ("a{0,2}", "x", "g"), ("(a)|(b){0}", "x", "g"), ("a.{500}|b", "", "g"),
+    ],
+)  # fmt: skip
+def test_what_would_not_be_replaced_alike_is_refused(stated: tuple[str, ...]):
+    column = ColumnRef(HERE, "w", TEXT, longest=1024)
+    arguments = (column, *(Literal(HERE, value, TEXT) for value in stated))
+    assert named("REGEXP_REPLACE").check(arguments) is not None
+
+
+@pytest.mark.parametrize("new", ["\\", "a\\\\\\", r"\a", r"\-", "\\\n"])
+def test_replacements_with_other_escapes_are_refused(new: str):
+    assert check_replacement(new) is not None
 
 
 def test_the_subset_is_as_wide_as_it_says():

@@ -28,7 +28,7 @@ from dpquery.rowfunctions.base import hull
 from dpquery.rowfunctions.ranges import implied, nulls_of, worst
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.parse.spans import Spans, outside, too_large
-from dpquery.sql.postprocess.from_clause import Open
+from dpquery.sql.postprocess.from_clause import From, Open
 from dpquery.sql.size_limits import require_small
 
 R = TypeVar("R", bound=Relation)
@@ -107,8 +107,12 @@ class Context(ABC):
         """Bind a subquery: to a private relation, or to one that is open."""
 
     @abstractmethod
-    def rows(self, select: exp.Select) -> Private | None:
-        """Bind the FROM clause of a subquery alone."""
+    def rows(self, select: exp.Select) -> Private | From:
+        """Bind the FROM clause of a subquery alone: to private rows, or to open ones."""
+
+    @abstractmethod
+    def made_public(self, query: exp.Select, span: Span) -> PublicItem | None:
+        """Return what a query makes of public tables; None of one that reads something else."""
 
     @abstractmethod
     def values(self, query: exp.Expr) -> list[Literal]:

@@ -117,7 +117,7 @@ class KeyJoin(ABC):
 
     def _equates_key(self, node: exp.Expr) -> bool:
         """Return whether a condition is `key = expression over the rows before`."""
-        if not isinstance(node, exp.EQ):
+        if not isinstance(node, exp.EQ) or node.find(exp.Query) is not None:
             return False
         for key, value in ((node.this, node.expression), (node.expression, node.this)):
             of_public = any(map(self._is_public, value.find_all(exp.Column)))

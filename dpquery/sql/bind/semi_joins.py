@@ -6,7 +6,7 @@ gives a value, what it says is a column: it is computed once for each unit and f
 that it equates with one outside, and joined to the rows outside, of which each meets one at
 most. So a row stays one row, of its unit, and depends on the rows of that unit alone.
 
-A subquery over public tables alone is a list of public values.
+A subquery over public tables alone is a list of public values, or a public table.
 """
 
 from __future__ import annotations
@@ -58,14 +58,12 @@ from dpquery.sql.bind.expressions import Conditions, conjuncts, operand
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins import most_pairs, same_units, semi_join
 from dpquery.sql.bind.public_joins import all_of
+from dpquery.sql.bind.public_subqueries import OF_EXISTS, PublicSubqueries, together
 from dpquery.sql.bind.scope import Scope, fold, is_call, is_query, written_name
 from dpquery.sql.bind.typed import case, nothing
 from dpquery.sql.bind.unit_rows import LookedUp, aggregate_ref
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, outside
-
-_OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
-"""Clauses that say which rows there are, or nothing of it."""
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
@@ -79,7 +77,7 @@ def filtered(context: Context, rows: Private, where: exp.Where | None) -> Privat
     chosen = semi.relation is not rows.relation
     for node in rest:
         semi.join_all(node, every=True)
-    node = _together(rest) if chosen else where.this
+    node = together(rest) if chosen else where.this
     condition = Conditions(semi.scope, context.spans, context).condition(node)
     return Private(Filter(context.spans.of(node), semi.relation, condition), semi.scope)
 
@@ -114,18 +112,8 @@ def said_of(relation: Relation) -> Expr | None:
     return said[0] if said else None
 
 
-def _together(nodes: list[exp.Expr]) -> exp.Expr:
-    return nodes[0] if len(nodes) == 1 else exp.and_(*nodes, copy=False, wrap=False)
-
-
-class _Subqueries:
-    """Joins the rows of a query with the subqueries over private rows in it."""
-
-    def __init__(self, context: Context, rows: Private) -> None:
-        self.context = context
-        self.spans = context.spans
-        self.scope = rows.scope
-        self.relation = rows.relation
+class _Subqueries(PublicSubqueries):
+    """Joins the rows of a query with the subqueries in it."""
 
     @property
     def rows(self) -> Private:
@@ -138,6 +126,8 @@ class _Subqueries:
         while isinstance(node, exp.Not):
             node, negated = unwrapped(node.this), not negated
         asked: list[Expr] = []
+        if self.correlated(node) is not None:
+            return False
         if isinstance(node, exp.Exists):
             other, asked = self._exists(node)
         elif isinstance(node, exp.In) and node.args.get("query") is not None:
@@ -163,8 +153,10 @@ class _Subqueries:
         An EXISTS that nothing ties to the unit is refused where every one has to be tied.
         """
         for one in reversed(list(node.walk(prune=is_query))):
-            value = None
-            if isinstance(one, exp.Exists) and (every or self._tied(one.this)):
+            value = self.said(one)
+            if value is not None:
+                pass
+            elif isinstance(one, exp.Exists) and (every or self._tied(one.this)):
                 value = self._found(self.spans.of(one), *self._exists(one))
             elif isinstance(one, exp.In) and one.args.get("query") is not None:
                 value = self._among(one)
@@ -318,7 +310,7 @@ class _Subqueries:
     def _value(self, select: exp.Select, span: Span) -> Expr:
         """Return the one value that a subquery has for the unit of a row."""
         given = {slot for slot, clause in select.args.items() if clause}
-        if given - (_OF_EXISTS - {"distinct"}) or len(select.expressions) != 1:
+        if given - (OF_EXISTS - {"distinct"}) or len(select.expressions) != 1:
             word, remedy = "this in a subquery of one value", "(SELECT MAX(x) FROM ...)"
             raise outside(word, span, "not one aggregate of a unit's rows", remedy)
         inner, asked, _ = self._tied_rows(span, select)
@@ -373,7 +365,7 @@ class _Subqueries:
         """Bind EXISTS: private rows, tied to the rows outside by the unit, and what it asks."""
         select, span, unit = node.this, self.spans.of(node), self.scope.table.unit
         if not isinstance(select, exp.Select) or any(
-            clause for slot, clause in select.args.items() if slot not in _OF_EXISTS
+            clause for slot, clause in select.args.items() if slot not in OF_EXISTS
         ):
             self._refuse(span, unit)
         inner, asked, both = self._tied_rows(span, select)
@@ -398,7 +390,7 @@ class _Subqueries:
         asked = [one for one in others if _speaks_of(one, own, self.scope)]
         rest = [one for one in others if not _speaks_of(one, own, self.scope)]
         if rest:
-            inner = filtered(self.context, inner, exp.Where(this=_together(rest)))
+            inner = filtered(self.context, inner, exp.Where(this=together(rest)))
         return inner, list(map(both.condition, asked)), both
 
     def _with_tie(self, span: Span, select: exp.Select, inner: Scope) -> str:

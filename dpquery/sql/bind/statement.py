@@ -225,7 +225,7 @@ class Statement(Opener):
 
     def _select(self, node: exp.Select, *, root: bool) -> Derived | Open:
         with self.alone():
-            rows = self._from(node)
+            rows = self.rows(node)
         if isinstance(rows, Private):
             plain = self._shares is not None and asks_units(node, rows.scope, self.spans)
             if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
@@ -233,12 +233,7 @@ class Statement(Opener):
             return derive(self, node, chosen(self, rows, node))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
 
-    def rows(self, select: exp.Select) -> Private | None:
-        """Bind a FROM clause: private rows, or None where nothing in it is private."""
-        found = self._from(select)
-        return found if isinstance(found, Private) else None
-
-    def _from(self, select: exp.Select) -> Private | From:
+    def rows(self, select: exp.Select) -> Private | From:
         """Bind a FROM clause: private rows, or open ones."""
         from_ = select.args.get("from_")
         if from_ is None:
@@ -264,6 +259,15 @@ class Statement(Opener):
             given.append((one, alias, join, self.spans.of(join or node)))
         grouped = select.args.get("group") is not None
         return bind_from(self, given, select.args.get("where"), grouped=grouped)
+
+    def made_public(self, query: exp.Select, span: Span) -> PublicItem | None:
+        """Return what a query makes of public tables; None of one that reads something else."""
+        before = self._released_reads
+        with self.alone():
+            found = self.query(query)
+        if isinstance(found, Derived) or self._released_reads > before:
+            return None
+        return self._derived_item(found, "", span)
 
     def _derived_item(self, found: Open, alias: str, span: Span) -> PublicItem:
         """Return what a query makes of public tables as a public table: its rows are read now.

@@ -325,6 +325,9 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
         mismatch(moments[1].span, title, "types differ", function.example)
     if function.alike:
         given = _one_type(span, given, function)
+    wrong = function.check(given)
+    if wrong is not None:
+        _unfit(function, span, "not taken", wrong)
     return rowfunctions.apply(span, function.name, *given)
 
 
@@ -358,7 +361,7 @@ def miscounted(
 def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     """Hold an argument against its parameter."""
     if is_nothing(argument) and not (function.alike and function.variadic):
-        _unfit(function, argument, "NULL", f"{function.name} of NULL is NULL")
+        _unfit(function, argument.span, "NULL", f"{function.name} of NULL is NULL")
     if not is_nothing(argument) and argument.type.kind not in parameter.kinds:
         title = f"{function.name} needs {parameter.what}"
         mismatch(argument.span, title, f"{with_article(argument.type)} here", function.example)
@@ -378,21 +381,23 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
         if folded not in parameter.words:
             near = nearest(folded, parameter.words) or parameter.words[0]
             known = f"there are {', '.join(parameter.words)}; is it '{near}'?"
-            _unfit(function, argument, "not one of them", known)
+            _unfit(function, argument.span, "not one of them", known)
         return Literal(argument.span, folded, TEXT)
     if isinstance(value, str) and parameter.check is not None:
         wrong = parameter.check(value)
         if wrong is not None:
-            _unfit(function, argument, "not taken", wrong)
+            _unfit(function, argument.span, "not taken", wrong)
     if parameter.range is not None and isinstance(value, int):
         low, high = parameter.range
         if not low <= value <= high:
-            _unfit(function, argument, "out of range", f"a whole number from {low} to {high}")
+            _unfit(
+                function, argument.span, "out of range", f"a whole number from {low} to {high}"
+            )
     return argument
 
 
-def _unfit(function: RowFunction, argument: Expr, label: str, why: str) -> NoReturn:
-    title, span = f"{function.name} cannot be computed with this", argument.span
+def _unfit(function: RowFunction, span: Span, label: str, why: str) -> NoReturn:
+    title = f"{function.name} cannot be computed with this"
     raise refusal("DPQ205", title, span, label, f"{why}.", function.example)
 
 
@@ -400,7 +405,7 @@ def _one_type(span: Span, given: Sequence[Expr], function: RowFunction) -> list[
     """Bring values to one type; NULL has each of them."""
     known = [one for one in given if not is_nothing(one)]
     if not known:
-        _unfit(function, given[0], "NULL", "one of the values must have a type")
+        _unfit(function, given[0].span, "NULL", "one of the values must have a type")
     same = alike(span, known, lambda: function.example)
     left = iter(same)
     type_ = same[0].type

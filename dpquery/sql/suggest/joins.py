@@ -393,8 +393,8 @@ def refuse_correlated(context: Context, node: exp.Subquery) -> None:
         context.spans.of(tied),
         "of the query around",
         (
-            "its value is computed once, before the rows around it are read; where it",
-            "equates the unit with theirs, it is computed for each of them.",
+            "its value is computed once, before the rows around it are read; where it does",
+            "no more than equate the unit, or public values, with theirs, once for each.",
         ),
         _tied(context, inside, tied),
     )

@@ -146,7 +146,7 @@ ORDER BY long DESC, CounterID
 LIMIT 25;
 
 -- 28. From which sites do visitors come, how long are those addresses, and which is first?
--- waits: DPQ202, REGEXP_REPLACE over rows; then the first address is one visitor's
+-- refused: DPQ208, the first address of a site is one visitor's
 SELECT regexp_replace(Referer, '^https?://(?:www\.)?([^/]+)/.*$', '\1') AS site,
        avg(length(Referer)) AS long, count(*) AS hits, min(Referer)
 FROM hits WHERE Referer <> ''

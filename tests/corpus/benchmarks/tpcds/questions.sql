@@ -71,7 +71,6 @@ FROM (SELECT 'store' AS channel, s_store_id AS id, sales, returned, profit FROM 
 GROUP BY ROLLUP (channel, id) ORDER BY channel, id;
 
 -- 6. In which states do at least 10 customers buy items a fifth dearer than their category?
--- waits: DPQ307, a subquery over public rows that looks at the row around it
 SELECT ca_state, COUNT(*) AS n FROM customer_address, customer c, store_sales s, date_dim, item i
 WHERE ca_address_sk = c_current_addr_sk AND c.customer_sk = s.customer_sk AND ss_sold_date_sk = d_date_sk
     AND ss_item_sk = i_item_sk AND d_year = 2001 AND d_moy = 1
