@@ -47,7 +47,12 @@ def suggest(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE"]),
+        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP"]),
+        ("CREATE ", ["TEMP VIEW", "OR REPLACE TEMP VIEW"]),
+        ("CREATE TEMP VIEW v ", []),
+        ("CREATE TEMP VIEW v AS ", ["SELECT"]),
+        ("CREATE TEMP VIEW v AS SELECT dept FROM s", ["staff"]),
+        ("DROP ", ["VIEW"]),
         ("SEL", ["SELECT"]),
         ("sel", ["select"]),
         ("SELECT", []),
