@@ -421,14 +421,15 @@ class Session:
             raise
         if isinstance(found, Derived):
             rows = f"{name} stands for rows of {found.table.name}"
-            return f"{rows}: a statement that reads it pays for its own calls"
+            return f"{rows}\na statement that reads it pays for its own calls"
         plan = self._plan(source, price)
         if not plan.charge.events:
-            return f"all of {name} is public: reading it costs nothing"
+            return f"{name} stands for what is public\nreading it costs nothing"
+        results = f"{name} stands for results"
         if plan.checked.understood:
-            return f"the calls of {name} share the epsilon of each statement that reads it"
-        free = "or nothing where all that it asks was answered before"
-        return f"a statement that reads {name} pays {basic(plan.charge.events)} for it, {free}"
+            return f"{results}\nits calls share the epsilon of each statement that reads it"
+        pays = f"a statement that reads it pays {basic(plan.charge.events)}"
+        return f"{results}\n{pays}, or nothing where all was answered before"
 
     def _view(self, source: Source, price: Loss | None) -> Derived | Open:
         """Bind the view that a statement reads as a name of WITH."""

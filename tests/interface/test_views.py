@@ -56,8 +56,11 @@ def pasted(session: Session, refusal: QueryRefused) -> str:
 def test_a_view_of_rows_is_charged_as_a_name_of_with(session: Session):
     made = session.sql(f"CREATE TEMP VIEW young AS {YOUNG}")
     assert made.loss.epsilon == 0
-    said = "young stands for rows of staff: a statement that reads it pays for its own calls"
-    assert made.rows == [(said,)]
+    said = [
+        "young stands for rows of staff",
+        "a statement that reads it pays for its own calls",
+    ]
+    assert [row[0] for row in made.rows] == said
     asked = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM young GROUP BY dept"
     answer = session.sql(asked)
     assert answer.loss.epsilon == Fraction(1, 10)
@@ -74,7 +77,7 @@ def test_the_ledger_has_the_whole_statement(session: Session):
 
 def test_a_view_that_releases_is_charged_where_it_is_first_read(session: Session):
     made = session.sql(f"CREATE TEMP VIEW counts AS {COUNTS}")
-    assert str(made.rows[0][0]).startswith("a statement that reads counts pays 0.1 for it")
+    assert str(made.rows[1][0]).startswith("a statement that reads it pays 0.1, or nothing")
     first = session.sql("SELECT * FROM counts ORDER BY n")
     second = session.sql("SELECT sum(n) FROM counts")
     assert (first.loss.epsilon, second.loss.epsilon) == (Fraction(1, 10), 0)
@@ -88,9 +91,7 @@ def test_plain_aggregates_of_a_view_share_the_epsilon_of_the_statement(session: 
     made = session.sql(
         "CREATE TEMP VIEW pay AS SELECT dept, AVG(salary) AS p FROM staff GROUP BY dept"
     )
-    assert made.rows == [
-        ("the calls of pay share the epsilon of each statement that reads it",)
-    ]
+    assert made.rows[1] == ("its calls share the epsilon of each statement that reads it",)
     assert session.sql("SELECT max(p) FROM pay").loss.epsilon == Fraction(2, 5)
 
 
@@ -98,7 +99,7 @@ def test_a_view_of_public_tables_is_free(session: Session):
     made = session.sql(
         "CREATE TEMP VIEW z AS SELECT zone, count(*) AS n FROM regions GROUP BY zone"
     )
-    assert made.rows == [("all of z is public: reading it costs nothing",)]
+    assert made.rows == [("z stands for what is public",), ("reading it costs nothing",)]
     assert session.sql("SELECT sum(n) FROM z").rows == [(6,)]
 
 
