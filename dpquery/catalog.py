@@ -89,8 +89,10 @@ def _limit(table: Table) -> str | None:
     return "not stated" if limit is None else str(limit)
 
 
-def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
-    """Find a table by its name, which may stand in a statement.
+def find_table(
+    policy: Policy, name: str, span: Span | None = None, views: Iterable[View] = ()
+) -> Table:
+    """Find a table by its name, which may stand in a statement; views could have been meant.
 
     Raises:
         NameRefused: DPQ201.
@@ -98,15 +100,16 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
     for table in policy.tables.values():
         if fold(table.name) == fold(name):
             return table
-    near = nearest(name, policy.tables)
-    meant = written_name(near or next(iter(policy.tables), ""))
+    known = [*policy.tables, *(view.name for view in views)]
+    near = nearest(name, known)
+    meant = written_name(near or next(iter(known), ""))
     raise refusal(
         "DPQ201",
         f"there is no table {shown(name)} in this session",
         span,
         "not in the policy",
         "queries reach only the tables that the policy names.",
-        (meant, f"tables here: {listed_names(policy.tables, near)}"),
+        (meant, f"tables here: {listed_names(known, near)}"),
     )
 
 

@@ -213,16 +213,16 @@ class Session:
         )
 
     def table(self, name: str) -> Query:
-        """Begin a query over a table, built by methods; nothing is asked before it is run.
+        """Begin a query over a table or a view; nothing is asked before it is run.
 
         Raises:
-            NameRefused: DPQ201 the policy has no such table, DPQ805 the name is no text.
+            NameRefused: DPQ201 there is no such table or view, DPQ805 the name is no text.
         """
         with self._usable():
             _require_name(name, "session.table('staff')")
             written = any(name in table.written for table in self._policy.tables.values())
             if not written and name not in self._views:
-                catalogue.find_table(self._policy, name)
+                catalogue.find_table(self._policy, name, views=self._views)
             return Query(self, name)
 
     def above_threshold(
@@ -440,7 +440,8 @@ class Session:
         """List the columns of a table or a view."""
         view = self._views.find(name)
         if view is None:
-            return catalogue.columns(catalogue.find_table(self._policy, name, span))
+            table = catalogue.find_table(self._policy, name, span, self._views)
+            return catalogue.columns(table)
         source = reading(view)
         with self._uncharged(source):
             return catalogue.view_columns(self._view(source, price))

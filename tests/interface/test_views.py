@@ -130,6 +130,21 @@ def test_a_name_of_the_statement_stands_before_a_view(session: Session):
     assert session.sql(named).loss.epsilon == Fraction(1, 10)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "WITH young AS (SELECT pay AS p FROM young) SELECT DP_AVG(p, eps=0.1) FROM young",
+        "WITH staff AS (SELECT * FROM visits) SELECT DP_AVG(pay, eps=0.1) FROM young, staff"
+        " WHERE young.person_id = staff.person_id AND minutes > 0",
+        "SELECT a FROM (WITH staff AS (SELECT * FROM visits)"
+        " SELECT DP_AVG(pay, eps=0.1) AS a FROM young)",
+    ],
+)
+def test_names_of_the_statement_mean_nothing_within_a_view(session: Session, asked: str):
+    session.sql(f"CREATE TEMP VIEW young AS {YOUNG}")
+    assert session.sql(asked).loss.epsilon == Fraction(1, 10)
+
+
 def test_bigquery_clauses_read_views(session: Session):
     session.sql(f"CREATE TEMP VIEW young AS {YOUNG}")
     clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0.1)"
@@ -288,6 +303,15 @@ def test_a_mistyped_view_is_offered(session: Session):
     refusal = refused(session, "SELECT DP_COUNT(*, eps=0.1) FROM yuong")
     listed = "tables and views here: young, regions, staff, visits"
     assert refusal.diagnostic.remedy == ("FROM young", listed)
+
+
+def test_a_mistyped_view_is_offered_without_a_query(session: Session):
+    session.sql(f"CREATE TEMP VIEW young AS {YOUNG}")
+    assert refused(session, "DESCRIBE yuong").diagnostic.remedy[0] == "young"
+    for ask in (session.table, session.describe):
+        with pytest.raises(NameRefused) as caught:
+            ask("yuong")
+        assert caught.value.diagnostic.remedy[0] == "young"
 
 
 def test_a_view_whose_source_is_gone_is_shown_as_it_is_written(session: Session):
