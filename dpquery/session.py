@@ -252,10 +252,11 @@ class Session:
             source = self._source(state.question(table, where))
             with self._uncharged(source):
                 plan = self._watch_plan(source)
+            with self._uncharged(plan.source):
                 plain = self._watch_plan(Source(state.question(table, "")))
                 count = count_of(plan, plain)
                 charge = state.charge(plan, count)
-            with self._charged(charge, source) as receipt:
+            with self._charged(charge, plan.source) as receipt:
                 return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:

@@ -26,7 +26,7 @@ _NAMED = rf"(?P<name>{_QUOTED}|[^\W\d]\w*)"
 _CREATE = re.compile(
     rf"CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<kind>(?:\w+\s+){{0,2}}?(?:VIEW|TABLE))\s+"
     rf"(?P<exists>IF\s+NOT\s+EXISTS\s+)?{_NAMED}"
-    rf"(?:\s*\((?:[^()\"]|{_QUOTED})*\))?\s*\bAS(?=\s)",
+    rf"(?:\s*\((?:[^()\"]|{_QUOTED})*\))?\s*\bAS(?=[\s(])",
     re.IGNORECASE | re.ASCII,
 )
 _QUERY = re.compile(r"(?:SELECT|WITH)\b", re.IGNORECASE)
@@ -121,6 +121,7 @@ class Create:
         if span is not None and refused.source is None:
             last = len(self.source.text)
             span = self.span if span.start >= last else Span(span.start, min(span.end, last))
+        refused.source = refused.source or self.source
         refused.diagnostic = replace(found, remedy=offered, span=span)
         return refused
 
@@ -194,9 +195,12 @@ def refreshed(source: Source) -> Source | None:
 
 
 def _created(source: Source, match: re.Match[str]) -> Create:
+    text, end = source.text, match.end()
+    if text[end] == "(":  # what stands behind AS gives way to a bracket
+        source = Source(f"{text[:end]} {text[end:]}", source.name)
     span, anew = Span(*match.span("name")), match["replace"] is not None
     kept = match["exists"] is None and _TEMPORARY.fullmatch(match["kind"]) is not None
-    return Create(source, _plain(match["name"]), span, match.end(), anew, kept)
+    return Create(source, _plain(match["name"]), span, end, anew, kept)
 
 
 def _plain(written: str) -> str:

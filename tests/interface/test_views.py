@@ -208,6 +208,20 @@ def test_the_builder_a_stream_and_db_api_read_views(session: Session, policy: Pa
         assert len(cursor.fetchall()) == 1
 
 
+def test_what_the_builder_and_a_stream_refuse_is_under_the_caret(session: Session):
+    session.sql(f"CREATE TEMP VIEW young AS {YOUNG}")
+    session.sql("CREATE TEMP VIEW v AS SELECT person_id, pay, dept AS d FROM young")
+    with pytest.raises(QueryRefused) as caught:
+        session.above_threshold(1, eps=5).ask("young", "pay > 50000")
+    assert under_caret(caught.value) == "5"
+    assert under_caret(refused(session, "SELECT DP_COUNT(*, eps=5) FROM young")) == "5"
+    query = session.table("v").where("pay > 1 AND d = 'hr'").agg(n=dpquery.count(eps=0.1))
+    session.sql("DROP VIEW young")
+    with pytest.raises(NameRefused) as gone:
+        query.run()
+    assert under_caret(gone.value) == "young"
+
+
 # What is refused: at once, and at its own place.
 
 
@@ -271,6 +285,13 @@ def test_the_query_of_a_view_is_checked_when_it_is_made(
     span = refusal.span
     assert span is not None
     session.sql(text[: span.start] + offered + text[span.end + (caret == "DP_AVG") * 8 :])
+
+
+def test_brackets_may_stand_at_the_word_before_them(session: Session):
+    made = session.sql("CREATE TEMP VIEW v(a)AS(SELECT age FROM staff);")
+    assert made.rows[0] == ("v stands for rows of staff",)
+    assert session.sql("DESCRIBE v").rows[0][0] == "a"
+    assert under_caret(refused(session, "CREATE TEMP VIEW w AS(SELECT agee FROM v)")) == "agee"
 
 
 def test_names_of_columns_are_checked_at_their_place(session: Session):
