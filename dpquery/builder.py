@@ -83,7 +83,8 @@ class Written:
     def pointed(self, refusal: QueryRefused) -> QueryRefused:
         """Have a refusal of the whole text point into the fragment that it is about."""
         span, end, diagnostic = refusal.span, 0, refusal.diagnostic
-        if span is None:
+        about = refusal.source  # not the whole, where it is about a view
+        if span is None or (about is not None and about.text != self.text):
             return refusal
         for part in self.parts:
             start, end = end, end + len(part if isinstance(part, str) else part.text)

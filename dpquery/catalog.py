@@ -25,11 +25,17 @@ from dpquery.core.events import Event, Refined, releases
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
 from dpquery.errors import nearest, refusal, shown
+from dpquery.functions.quantize import written_ends
+from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Value
+from dpquery.rowfunctions.ranges import implied
+from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
 from dpquery.sql.parse.literals import written_value
+from dpquery.sql.postprocess.from_clause import Open
+from dpquery.sql.views import View
 
 # What the epsilon of a charge does not tell: what was paid before, and who is meant.
 
@@ -51,9 +57,9 @@ def _remarks(entry: Entry, names: Mapping[str, tuple[str, ...]]) -> Iterator[str
         yield "on parts as they were then"
 
 
-def tables(policy: Policy) -> pa.Table:
-    """List the tables of a policy, and what bounds one unit's rows in each."""
-    rows = [
+def tables(policy: Policy, views: Iterable[View] = ()) -> pa.Table:
+    """List the tables of a policy, and what bounds one unit's rows in each; then views."""
+    rows: list[tuple[object, ...]] = [
         (table.name, _unit(table), 1 if table.single else None, _limit(table), table.public)
         for table in policy.tables.values()
     ]
@@ -64,6 +70,10 @@ def tables(policy: Policy) -> pa.Table:
         "max_rows_contributed": pa.string(),
         "public": pa.bool_(),
     }
+    named = [(view.name, *[None] * 4, " ".join(view.query.split())) for view in views]
+    if named:
+        rows = [*((*row, None) for row in rows), *named]
+        fields["view"] = pa.string()
     return table_of(rows, fields)
 
 
@@ -79,8 +89,10 @@ def _limit(table: Table) -> str | None:
     return "not stated" if limit is None else str(limit)
 
 
-def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
-    """Find a table by its name, which may stand in a statement.
+def find_table(
+    policy: Policy, name: str, span: Span | None = None, views: Iterable[View] = ()
+) -> Table:
+    """Find a table by its name, which may stand in a statement; views could have been meant.
 
     Raises:
         NameRefused: DPQ201.
@@ -88,16 +100,20 @@ def find_table(policy: Policy, name: str, span: Span | None = None) -> Table:
     for table in policy.tables.values():
         if fold(table.name) == fold(name):
             return table
-    near = nearest(name, policy.tables)
-    meant = written_name(near or next(iter(policy.tables), ""))
+    known = [*policy.tables, *(view.name for view in views)]
+    near = nearest(name, known)
+    meant = written_name(near or next(iter(known), ""))
     raise refusal(
         "DPQ201",
         f"there is no table {shown(name)} in this session",
         span,
         "not in the policy",
         "queries reach only the tables that the policy names.",
-        (meant, f"tables here: {listed_names(policy.tables, near)}"),
+        (meant, f"tables here: {listed_names(known, near)}"),
     )
+
+
+_COLUMNS = ("column", "type", "low", "high", "keys")
 
 
 def columns(table: Table) -> pa.Table:
@@ -113,7 +129,24 @@ def columns(table: Table) -> pa.Table:
         if key.described and any(getattr(column, key.to) for column in every):
             shown[key.name] = attrgetter(key.to)
     rows = [(*_column(column), *(of(column) for of in shown.values())) for column in every]
-    return _texts(["column", "type", "low", "high", "keys", *shown], rows)
+    return _texts([*_COLUMNS, *shown], rows)
+
+
+def view_columns(found: Derived | Open) -> pa.Table:
+    """List the columns of a view: those of rows with the bounds and keys that are chosen."""
+    rows: list[tuple[str | None, ...]]
+    if isinstance(found, Derived):
+        rows = [_of_rows(name, expr) for name, expr in found.columns.items()]
+    else:
+        rows = [(column.name, column.kind, None, None, None) for column in found.columns]
+    return _texts(_COLUMNS, rows)
+
+
+def _of_rows(name: str, expr: Expr) -> tuple[str | None, ...]:
+    range_, keys = implied(expr), expr.keys if isinstance(expr, ColumnRef) else None
+    ends = written_ends(range_, expr.type) if range_.bounded else (None, None)
+    listed = None if keys is None else ", ".join(map(_written, keys))
+    return (name, str(expr.type), *ends, listed)
 
 
 def _parts(column: Column, table: Table) -> str | None:

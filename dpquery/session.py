@@ -28,7 +28,7 @@ from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
-from dpquery.core.source import Source
+from dpquery.core.source import Source, Span
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog, uncharged
 from dpquery.engine.duckdb.postprocessor import PublicEngine
@@ -44,10 +44,13 @@ from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
 from dpquery.sql.bigquery import respelled
-from dpquery.sql.binder import bind
+from dpquery.sql.bind.from_clause import Derived
+from dpquery.sql.binder import bind, bind_view
 from dpquery.sql.commands import (
     Aside,
+    Create,
     Describe,
+    Drop,
     Explain,
     Set,
     Show,
@@ -57,9 +60,11 @@ from dpquery.sql.commands import (
 )
 from dpquery.sql.parse.literals import misfit
 from dpquery.sql.parse.parser import parse
+from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
+from dpquery.sql.views import Views, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ class Session:
         self._randomness = Randomness()
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
+        self._views = Views(policy)
 
     def sql(
         self,
@@ -120,7 +126,8 @@ class Session:
         """Answer one statement.
 
         Args:
-            text: one SELECT; or EXPLAIN, SHOW or DESCRIBE, which cost nothing.
+            text: one SELECT; or EXPLAIN, SHOW, DESCRIBE, CREATE TEMP VIEW or DROP VIEW, which
+                cost nothing.
             refresh: ask anew and pay, even where an earlier answer could be repeated free.
             eps: what the statement may spend on aggregates that state no eps of their own;
                 with it plain aggregates, as AVG(salary), mean their DP_ counterparts.
@@ -164,7 +171,8 @@ class Session:
         try:
             plan = self._planned(source, price, given)
         except QueryRefused as refused:
-            refused.source = source if clause is not None else None
+            if clause is not None:
+                refused.source = refused.source or source
             refused.diagnostic = with_accepted_queries(
                 refused.diagnostic,
                 lambda offered: self._planned(offered, price, given),
@@ -176,10 +184,10 @@ class Session:
         return plan
 
     def _planned(self, source: Source, price: Loss | None, given: Mapping[str, int]) -> Plan:
-        parsed = parse(source)
-        bound = bind(parsed, self._policy, self._public, price, given)
-        checked = check(bound, self._policy)
-        return make_plan(checked, self._policy, self._public)
+        with self._views.spliced(parse(source)) as parsed:
+            bound = bind(parsed, self._policy, self._public, price, given)
+            checked = check(bound, self._policy)
+            return make_plan(checked, self._policy, self._public)
 
     def _look_up(self, plan: Plan, *, anew: bool = False) -> Lookup:
         """Find what was released before: the first that reads the ledger.
@@ -205,15 +213,16 @@ class Session:
         )
 
     def table(self, name: str) -> Query:
-        """Begin a query over a table, built by methods; nothing is asked before it is run.
+        """Begin a query over a table or a view; nothing is asked before it is run.
 
         Raises:
-            NameRefused: DPQ201 the policy has no such table, DPQ805 the name is no text.
+            NameRefused: DPQ201 there is no such table or view, DPQ805 the name is no text.
         """
         with self._usable():
             _require_name(name, "session.table('staff')")
-            if not any(name in table.written for table in self._policy.tables.values()):
-                catalogue.find_table(self._policy, name)
+            written = any(name in table.written for table in self._policy.tables.values())
+            if not written and name not in self._views:
+                catalogue.find_table(self._policy, name, views=self._views)
             return Query(self, name)
 
     def above_threshold(
@@ -243,10 +252,11 @@ class Session:
             source = self._source(state.question(table, where))
             with self._uncharged(source):
                 plan = self._watch_plan(source)
+            with self._uncharged(plan.source):
                 plain = self._watch_plan(Source(state.question(table, "")))
                 count = count_of(plan, plain)
                 charge = state.charge(plan, count)
-            with self._charged(charge, source) as receipt:
+            with self._charged(charge, plan.source) as receipt:
                 return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:
@@ -310,19 +320,19 @@ class Session:
             return self._free(catalogue.losses(name, charges, limits.analyst or limits.policy))
 
     def tables(self) -> Answer:
-        """Return the tables of the policy."""
+        """Return the tables of the policy, and the views of this session."""
         with self._usable():
-            return self._free(catalogue.tables(self._policy))
+            return self._free(catalogue.tables(self._policy, self._views))
 
     def describe(self, name: str) -> Answer:
-        """Return a table's columns, from the policy alone.
+        """Return the columns of a table or a view, from the policy alone.
 
         Raises:
             NameRefused: DPQ201, DPQ805 as `table`.
         """
         with self._usable():
             _require_name(name, "session.describe('staff')")
-            return self._free(catalogue.columns(catalogue.find_table(self._policy, name)))
+            return self._free(self._columns(name, self._prices.price(None, None)))
 
     def require_usable(self) -> None:
         """Do nothing, in a session that can be asked.
@@ -357,17 +367,21 @@ class Session:
         raise self._payer.told(SyntaxRefused(nothing), Source(""))
 
     def _shown(self, command: Aside, price: Loss | None) -> pa.Table:
-        """Answer EXPLAIN, SHOW, DESCRIBE or SET, which ask no data."""
+        """Answer what asks no data."""
         match command:
             case Set(name, value):
                 self._prices.set(name, value)
                 return catalogue.lines("setting", self._prices.said())
             case Explain(query):
                 return catalogue.lines("explanation", str(self._explain(query, price)))
+            case Create():
+                return catalogue.lines("view", self._create(command, price))
+            case Drop():
+                return catalogue.lines("view", self._views.drop(command))
             case Describe(name, span):
-                return catalogue.columns(catalogue.find_table(self._policy, name, span))
+                return self._columns(name, price, span)
             case Show(Subject.TABLES):
-                return catalogue.tables(self._policy)
+                return catalogue.tables(self._policy, self._views)
             case Show(Subject.LEDGER):
                 return self._charges()
             case Show(Subject.BUDGET):
@@ -388,6 +402,50 @@ class Session:
             answered=lookup.tables is not None,
             failed=payer.failures(),
         )
+
+    def _create(self, create: Create, price: Loss | None) -> str:
+        """Keep a view, once its query is understood, and say what it costs to read it."""
+        try:
+            view, source = self._views.read(create)
+            said = self._cost(create.name, source, price)
+        except QueryRefused as refused:
+            raise create.told(refused) from None
+        self._views.keep(view, create)
+        return said
+
+    def _cost(self, name: str, source: Source, price: Loss | None) -> str:
+        """Say what a statement pays for a new view that it reads."""
+        try:
+            found = self._view(source, price)
+        except QueryRefused:
+            self._plan(source, price)  # refused as well, with more of what could be written
+            raise
+        if isinstance(found, Derived):
+            rows = f"{name} stands for rows of {found.table.name}"
+            return f"{rows}\na statement that reads it pays for its own calls"
+        plan = self._plan(source, price)
+        if not plan.charge.events:
+            return f"{name} stands for what is public\nreading it costs nothing"
+        results = f"{name} stands for results"
+        if plan.checked.understood:
+            return f"{results}\nits calls share the epsilon of each statement that reads it"
+        pays = f"a statement that reads it pays {basic(plan.charge.events)}"
+        return f"{results}\n{pays}, or nothing where all was answered before"
+
+    def _view(self, source: Source, price: Loss | None) -> Derived | Open:
+        """Bind the view that a statement reads as a name of WITH."""
+        with self._views.spliced(parse(source)) as parsed:
+            return bind_view(parsed, self._policy, self._public, price)
+
+    def _columns(self, name: str, price: Loss | None, span: Span | None = None) -> pa.Table:
+        """List the columns of a table or a view."""
+        view = self._views.find(name)
+        if view is None:
+            table = catalogue.find_table(self._policy, name, span, self._views)
+            return catalogue.columns(table)
+        source = reading(view)
+        with self._uncharged(source):
+            return catalogue.view_columns(self._view(source, price))
 
     @contextmanager
     def _uncharged(self, source: Source) -> Iterator[None]:

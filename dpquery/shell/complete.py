@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
+from dpquery.errors import QueryRefused
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
 from dpquery.functions.partition_selection import KEYS
@@ -21,8 +22,8 @@ from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 if TYPE_CHECKING:
     from dpquery.session import Session
 
-# What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read once when the
-# shell opens, and what is registered: nothing of the data is known here.
+# What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read when the shell
+# opens and when its views change, and what is registered: nothing of the data is known here.
 
 
 _ASKED = {
@@ -63,15 +64,21 @@ class Column:
 
 
 Known = Mapping[str, tuple[Column, ...]]
-"""The columns of each table, in the order of the policy."""
+"""The columns of each table, in the order of the policy, and of each view."""
 
 
-def known_to(session: Session) -> Known:
-    """Read what a session's policy names."""
+def known_to(session: Session) -> dict[str, tuple[Column, ...]]:
+    """Read what a session's policy names, and its views."""
     names = [str(row["table"]) for row in session.tables().to_dicts()]
-    return {
-        name: tuple(_column(row) for row in session.describe(name).to_dicts()) for name in names
-    }
+    return {name: _described(session, name) for name in names}
+
+
+def _described(session: Session, name: str) -> tuple[Column, ...]:
+    """Read the columns of a table or a view; none of a view that cannot be read any more."""
+    try:
+        return tuple(map(_column, session.describe(name).to_dicts()))
+    except QueryRefused:
+        return ()
 
 
 def _column(row: Mapping[str, str | None]) -> Column:
@@ -118,6 +125,9 @@ _PAIRED = {
     ("WHERE", "IS"): ("NULL", "NOT NULL"),
     ("HAVING", "IS"): ("NULL", "NOT NULL"),
     ("SELECT", "AS"): (),
+    ("CREATE", "CREATE"): ("TEMP VIEW", "OR REPLACE TEMP VIEW"),
+    ("CREATE", "AS"): ("SELECT",),
+    ("DROP", "DROP"): ("VIEW",),
 }
 """What else must follow a word of a clause."""
 
@@ -346,7 +356,7 @@ def _operand(place: Place, scope: _Scope) -> Candidates:
     """Suggest what a clause is made of."""
     match place.frame.clause:
         case "" if not place.before:
-            return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE")
+            return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP")
         case "EXPLAIN" | "REFRESH":
             return _plain("SELECT")
         case "SHOW":

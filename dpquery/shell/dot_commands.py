@@ -101,7 +101,9 @@ def _help(desk: Desk, word: str) -> bool:
 
 
 def _overview(desk: Desk) -> str:
-    tables = [row["table"] for row in desk.session.tables().to_dicts() if not row["public"]]
+    tables = [
+        row["table"] for row in desk.session.tables().to_dicts() if row["public"] is False
+    ]
     widest = max(len(command.usage) for command in COMMANDS)
     lines = [f"{command.usage:<{widest}}   {command.summary}" for command in COMMANDS]
     return "\n".join([

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TextIO
@@ -125,6 +126,7 @@ class Repl:
     ) -> None:
         self._analyst = analyst
         self._known = known_to(session)
+        self._tables = session.tables().rows
         self._asking: PromptSession[str] = PromptSession(input=typed, output=screen)
         terminal = Terminal(RichConsole(file=out, width=width), self._asking.prompt)
         self.desk = Desk(session, terminal, mode)
@@ -159,10 +161,20 @@ class Repl:
     def _take(self) -> None:
         try:
             take(self.desk, self._reading.prompt())
+            self._learn()
         except KeyboardInterrupt:
             return
         except EOFError:
             self.desk.leaving = True
+
+    def _learn(self) -> None:
+        """Know the views that were made, or are gone."""
+        with suppress(DPQueryError):
+            tables = self.desk.session.tables().rows
+            if tables != self._tables:
+                self._tables = tables
+                self._known.clear()
+                self._known.update(known_to(self.desk.session))
 
     def _greeting(self) -> str:
         from dpquery import __version__

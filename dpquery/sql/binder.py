@@ -18,8 +18,10 @@ from dpquery.errors import (
 from dpquery.ir.query import Bound
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import lacks_bounds
+from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.statement import Statement
 from dpquery.sql.parse.parser import Parsed, parse
+from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.dialects import BOUND, LONGEST_MENDED, UNKNOWN, with_slip_mended
 
@@ -54,6 +56,18 @@ def bind(
             UNKNOWN if refused.code == "DPQ204" else BOUND,
         )
         raise
+
+
+def bind_view(
+    parsed: Parsed, policy: Policy, public: PublicFacts, price: Loss | None = None
+) -> Derived | Open:
+    """Bind the name of WITH that a statement reads: to private rows, or to results.
+
+    Raises:
+        QueryRefused: as `bind`, but of no result: private rows are fine.
+    """
+    shares = None if price is None else Shares.of(price)
+    return Statement(parsed, policy, public, shares).view()
 
 
 def _with_calls(

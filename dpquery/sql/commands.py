@@ -1,13 +1,13 @@
-"""Statements that ask no data: EXPLAIN, SHOW and DESCRIBE, read before the parser sees them.
+"""Statements that ask no data: EXPLAIN, SHOW, DESCRIBE, SET, and CREATE and DROP of a view.
 
-The parser would take them for opaque commands. What they answer comes from the policy, the
-ledger and the functions of this build, so they spend nothing.
+They are read before the parser sees them, which would take them for opaque commands. What they
+answer comes from the policy, the ledger and the functions of this build, so they spend nothing.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dpquery.core.source import Source, Span
@@ -21,7 +21,20 @@ _SET = re.compile(
     r"(?:SET\s+(?:SESSION\s+)?dp\.(eps|epsilon|delta)\s*(?:=|\bTO\b)\s*([^\s;]+)|RESET\s+dp\.(eps|epsilon|delta))\s*;*\s*",
     re.IGNORECASE | re.ASCII,
 )
-_NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*;*\s*', re.ASCII)
+_QUOTED = r'"(?:[^"]|"")+"'
+_NAMED = rf"(?P<name>{_QUOTED}|[^\W\d]\w*)"
+_CREATE = re.compile(
+    rf"CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<kind>(?:\w+\s+){{0,2}}?(?:VIEW|TABLE))\s+"
+    rf"(?P<exists>IF\s+NOT\s+EXISTS\s+)?{_NAMED}"
+    rf"(?:\s*\((?:[^()\"]|{_QUOTED})*\))?\s*\bAS(?=[\s(])",
+    re.IGNORECASE | re.ASCII,
+)
+_QUERY = re.compile(r"(?:SELECT|WITH)\b", re.IGNORECASE)
+_TEMPORARY = re.compile(r"TEMP(?:ORARY)?\s+VIEW", re.IGNORECASE | re.ASCII)
+_DROP = re.compile(
+    rf"DROP\s+VIEW\s+(?P<exists>IF\s+EXISTS\s+)?{_NAMED}\s*;*\s*", re.IGNORECASE | re.ASCII
+)
+_NAME = re.compile(rf"\s*{_NAMED}\s*;*\s*", re.ASCII)
 
 
 class Subject(StrEnum):
@@ -63,7 +76,81 @@ class Set:
     value: str | None
 
 
-Aside = Explain | Show | Describe | Set
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A name for a query, as long as the session lasts."""
+
+    source: Source
+    name: str
+    span: Span
+    """The name, where it stands."""
+    end: int
+    """Where the word AS ends, after the name and those of columns."""
+    replace: bool
+    temporary: bool
+
+    @property
+    def offered(self) -> str:
+        """Return it in the words for a temporary view."""
+        return f"{self._verb}{self.source.text[self.span.start :].rstrip()}"
+
+    @property
+    def _verb(self) -> str:
+        return "CREATE OR REPLACE TEMP VIEW " if self.replace else "CREATE TEMP VIEW "
+
+    @property
+    def query(self) -> Source:
+        """The query alone, where it stood."""
+        text = self.source.text
+        return Source(" " * self.end + text[self.end :], self.source.name)
+
+    def named(self, end: int) -> Source:
+        """Return a statement that reads the query as a name of WITH: its words stay in place.
+
+        Args:
+            end: where the query ends.
+        """
+        text, tail = self.source.text, f") SELECT * FROM {self.source.snippet(self.span)}"
+        query = text[self.end + 1 : end]
+        return Source(f"{self._head}({query}{tail}", self.source.name)
+
+    def told(self, refused: QueryRefused) -> QueryRefused:
+        """Have a refusal of that statement speak of this one, and offer views for queries."""
+        found = refused.diagnostic
+        offered, span = tuple(map(self._offered, found.remedy)), found.span
+        if span is not None and refused.source is None:
+            last = len(self.source.text)
+            span = self.span if span.start >= last else Span(span.start, min(span.end, last))
+        refused.source = refused.source or self.source
+        refused.diagnostic = replace(found, remedy=offered, span=span)
+        return refused
+
+    def _offered(self, line: str) -> str:
+        tail = f") SELECT * FROM {self.source.snippet(self.span)}"
+        if line.startswith(self._head) and line.endswith(tail):
+            line = line[len(self._head) + 1 : -len(tail)]
+        elif _QUERY.match(line) is None:
+            return line
+        return f"{self._verb}{self.source.text[self.span.start : self.end]} {line}"
+
+    @property
+    def _head(self) -> str:
+        """What stands before the query where it is a name of WITH."""
+        start, text = self.span.start, self.source.text
+        return "WITH".ljust(start) + text[start : self.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A name that a query had."""
+
+    name: str
+    span: Span
+    missing: bool
+    """Whether there need not be one."""
+
+
+Aside = Explain | Show | Describe | Set | Create | Drop
 
 
 def read_aside(source: Source) -> Aside | None:
@@ -78,6 +165,12 @@ def read_aside(source: Source) -> Aside | None:
     if setting is not None:
         name = (setting[1] or setting[3]).lower()
         return Set("delta" if name == "delta" else "eps", setting[2])
+    created, dropped = _CREATE.match(text, start), _DROP.fullmatch(text, start)
+    if created is not None:
+        return _created(source, created)
+    if dropped is not None:
+        missing = dropped["exists"] is not None
+        return Drop(_plain(dropped["name"]), Span(*dropped.span("name")), missing)
     verb = _VERB.match(text, start)
     if verb is None:
         return None
@@ -86,8 +179,7 @@ def read_aside(source: Source) -> Aside | None:
     name = _NAME.fullmatch(text, verb.end())
     if name is None:
         raise _refused(source, verb[1].upper(), Span(start, len(source.text.rstrip())), "")
-    written = name[1].replace('""', '"') if name[1] is not None else name[2]
-    span = Span(*name.span(2 if name[1] is None else 1))
+    written, span = _plain(name[1]), Span(*name.span(1))
     if verb[1].upper() != "SHOW":
         return Describe(written, span)
     if written.upper() not in Subject.__members__:
@@ -100,6 +192,20 @@ def refreshed(source: Source) -> Source | None:
     text = source.text[:LONGEST]
     verb = _REFRESH.match(text, _start(text))
     return None if verb is None else _blanked(source, verb)
+
+
+def _created(source: Source, match: re.Match[str]) -> Create:
+    text, end = source.text, match.end()
+    if text[end] == "(":  # what stands behind AS gives way to a bracket
+        source = Source(f"{text[:end]} {text[end:]}", source.name)
+    span, anew = Span(*match.span("name")), match["replace"] is not None
+    kept = match["exists"] is None and _TEMPORARY.fullmatch(match["kind"]) is not None
+    return Create(source, _plain(match["name"]), span, end, anew, kept)
+
+
+def _plain(written: str) -> str:
+    """Return a name without the quotes it is written in."""
+    return written[1:-1].replace('""', '"') if written.startswith('"') else written
 
 
 def _start(text: str) -> int:

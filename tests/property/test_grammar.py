@@ -59,7 +59,8 @@ def require_help(refusal: QueryRefused, text: str) -> None:
     assert re.fullmatch(r"DPQ[1-5]\d\d", refusal.code)
     if refusal.code != "DPQ104":  # a text that holds no statement has no place for it either
         assert span is not None, told
-        assert 0 <= span.start <= span.end <= len(text), (text, span)
+        within = text if refusal.source is None else refusal.source.text  # as that of a view
+        assert 0 <= span.start <= span.end <= len(within), (text, span)
     assert "\n   try: " in told, told
     assert not ENGINES_OWN.search(told), told
 
@@ -73,6 +74,9 @@ def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
     @example("SELECT DP_COUNT(*, eps=0.1) FROM staff")
     @example("-- nothing")
     @example("DESC nobody")
+    @example("CREATE TEMP VIEW v AS SELECT * FROM staff")
+    @example("CREATE TEMP VIEW w AS SELECT r.region FROM regions r, regions s, regions t")
+    @example("SELECT DP_COUNT(*, eps=0.1) FROM v")
     @example('SHOW "nothing" ;')
     @example("SELECT DP_COUNT(*, eps=0.1) FROM regions ANTI JOIN visits USING (person_id)")
     def hold(text: str) -> None:

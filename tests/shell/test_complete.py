@@ -47,7 +47,12 @@ def suggest(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE"]),
+        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP"]),
+        ("CREATE ", ["TEMP VIEW", "OR REPLACE TEMP VIEW"]),
+        ("CREATE TEMP VIEW v ", []),
+        ("CREATE TEMP VIEW v AS ", ["SELECT"]),
+        ("CREATE TEMP VIEW v AS SELECT dept FROM s", ["staff"]),
+        ("DROP ", ["VIEW"]),
         ("SEL", ["SELECT"]),
         ("sel", ["select"]),
         ("SELECT", []),
@@ -241,6 +246,22 @@ def test_what_is_known_comes_from_the_policy_and_costs_nothing(tmp_path: Path):
     keys = ("'eng'", "'hr'", "'legal'", "'ops'", "'sales'")
     assert known["staff"][1] == Column("dept", "text", keys)
     assert known["staff"][2] == Column("age", "integer", bounded=True)
+
+
+def test_views_are_known_and_those_that_cannot_be_read_have_no_columns(tmp_path: Path):
+    with dpquery.connect(str(copy_samples(tmp_path / "samples"))) as session:
+        session.sql("CREATE TEMP VIEW young AS SELECT dept, age FROM staff WHERE age < 40")
+        session.sql("CREATE TEMP VIEW few AS SELECT age FROM young")
+        known = known_to(session)
+        session.sql("DROP VIEW young")
+        assert known_to(session)["few"] == ()
+    keys = ("'eng'", "'hr'", "'legal'", "'ops'", "'sales'")
+    assert known["young"] == (
+        Column("dept", "text", keys),
+        Column("age", "integer", bounded=True),
+    )
+    found = suggestions("SELECT DP_SUM(ag", " FROM young", known)
+    assert [one.text for one in found] == ["age"]
 
 
 def test_a_column_is_found_by_a_name_whose_capitals_are_others():

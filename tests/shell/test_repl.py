@@ -20,6 +20,7 @@ from prompt_toolkit.output import DummyOutput
 import dpquery
 from dpquery.policy.files import copy_samples
 from dpquery.shell import main as interactive
+from dpquery.shell.complete import suggestions
 from dpquery.shell.main import main
 from dpquery.shell.repl import BAR, QueryLexer, Repl, Suggesting, _cells, history_file
 from tests.shell.desks import FakeDesk
@@ -68,6 +69,21 @@ def test_a_conversation_comes_out_as_written(file: Path, tmp_path: Path):
         said = talk(session, "".join(text + ENTER for text in typed))
     _, *shown = said.splitlines()  # the greeting has the version
     assert [*map(without_noise, shown)] == [line for line in lines if typed_in(line) is None]
+
+
+def test_views_are_completed_from_when_they_are_made_until_they_are_gone(tmp_path: Path):
+    made = f"CREATE TEMP VIEW young AS SELECT age{ENTER}FROM staff;{ENTER}"
+    with (
+        dpquery.connect(str(copy_samples(tmp_path / "samples"))) as session,
+        create_pipe_input() as typed,
+    ):
+        repl = Repl(session, "alice", typed=typed, screen=DummyOutput(), out=io.StringIO())
+        for keys, known in ((made, True), (f"DROP VIEW young;{ENTER}", False)):
+            typed.send_text(keys + CTRL_D)
+            repl.run()
+            repl.desk.leaving = False
+            offered = [one.text for one in suggestions("SELECT 1 FROM yo", "", repl._known)]
+            assert offered == ["young"] * known
 
 
 def test_the_greeting_names_tables_balance_and_help():

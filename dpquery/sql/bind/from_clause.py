@@ -98,7 +98,7 @@ class Context(ABC):
         self.policy = policy
         self.public = public
         self.spans = spans
-        self.withs: list[dict[str, exp.CTE]] = []
+        self.withs: list[Sequence[exp.CTE]] = []
         """What WITH names, innermost last."""
         self._made = count()
 
@@ -203,17 +203,15 @@ class Context(ABC):
         """Find what WITH calls so: the innermost, and no table of the policy before it."""
         if node.args.get("db") or node.args.get("catalog"):
             return None
-        for names in reversed(self.withs):
-            if fold(node.name) in names:
-                return names[fold(node.name)]
-        return None
+        known = (cte for names in reversed(self.withs) for cte in reversed(names))
+        return next((cte for cte in known if fold(cte.alias) == fold(node.name)), None)
 
     def _within(self, cte: exp.CTE) -> Derived | Open:
         """Bind what a name of WITH stands for, where the names before it are known."""
         outer = self.withs
-        level = next(i for i, names in enumerate(outer) if cte in names.values())
-        before = takewhile(lambda named: named[1] is not cte, outer[level].items())
-        self.withs = [*outer[:level], dict(before)]
+        level = next(i for i, names in enumerate(outer) if any(one is cte for one in names))
+        before = takewhile(lambda one: one is not cte, outer[level])
+        self.withs = [*outer[:level], list(before)]
         try:
             return self.query(cte)
         finally:

@@ -125,6 +125,15 @@ class Statement(Opener):
         frontiers, constants = tuple(self.frontiers), tuple(self.constants)
         return Bound(self._parsed.source, frontiers, above, constants)
 
+    def view(self) -> Derived | Open:
+        """Bind what a name of WITH stands for that the statement reads, and do no more."""
+        query = self._parsed.query
+        self.withs.append(query.args["with_"].expressions)
+        with self.alone():
+            found, _ = self.item(query.args["from_"].this)
+        assert isinstance(found, Derived | Open)  # noqa: S101 - a name of WITH is one of these
+        return found
+
     def root(self, query: exp.Expr) -> Above:
         """Bind the statement itself: it has to be released or public."""
         while isinstance(query, exp.Subquery):
@@ -213,7 +222,7 @@ class Statement(Opener):
     def _query(self, node: exp.Expr, *, root: bool) -> Derived | Open:
         with_, depth = node.args.get("with_"), len(self.withs)
         if with_ is not None:
-            self.withs.append({fold(cte.alias): cte for cte in with_.expressions})
+            self.withs.append(with_.expressions)
         try:
             if isinstance(node, exp.SetOperation):
                 return self._combined(node, root=root)
