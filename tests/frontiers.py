@@ -220,7 +220,7 @@ _UNASKED = st.sampled_from(
     [
         "SELECT n, {calls} {rows} GROUP BY n",
         "SELECT n, {beside}, {calls} {rows} GROUP BY n, {beside}",
-        "SELECT n, m, {calls} {rows} GROUP BY m, n",
+        "SELECT n, m, {calls} {rows} GROUP BY {sets}",
         "SELECT DISTINCT n, m {rows}",
         "SELECT n {rows} GROUP BY n",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-6, "
@@ -242,4 +242,5 @@ def _found_unasked(draw: st.DrawFn, depth: int) -> str:
         f"COUNT(*) OVER (PARTITION BY unit, k) AS m FROM {draw(relations(depth - 1))} y) x"
     )
     beside = draw(st.sampled_from(["k", "i, c"]))  # the second are too many to be shown
-    return draw(_UNASKED).format(calls=calls, rows=rows, beside=beside)
+    sets = draw(_SETS).format("m, n")
+    return draw(_UNASKED).format(calls=calls, rows=rows, beside=beside, sets=sets)

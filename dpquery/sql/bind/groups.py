@@ -32,7 +32,7 @@ from dpquery.ir.expr import (
     children,
     columns_of,
 )
-from dpquery.ir.query import Call, Finding, Key, side_by_side, taken
+from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.key_domains import (
@@ -53,10 +53,9 @@ from dpquery.rowfunctions.ranges import (
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
-from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
-from dpquery.sql.parse.groupings import groupings_in
-from dpquery.sql.parse.literals import read_place, unwrapped
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.bind.scope import is_call, listed_names, written_name
+from dpquery.sql.parse.groupings import groupings_in, key_of
+from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.queries import query_about
 
 if TYPE_CHECKING:
@@ -68,16 +67,6 @@ _RANGED = {Kind.INTEGER: 1, Kind.DATE: 1, Kind.TIMESTAMP: 24 * 60 * 60 * 10**6}
 """What has such ranges; of moments, with the steps of a day."""
 _PARTS = (("day", 1000), ("month", 30_000))
 """Into which parts of the calendar so many days are put."""
-
-
-def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
-    """Return what GROUP BY names: a column before an alias; a number counts columns."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return items[read_place(node, len(items), spans.of(node), "GROUP BY")].unalias()
-    if isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
-        aliased = (i.unalias() for i in items if i.alias and fold(i.alias) == fold(node.name))
-        return next(aliased, node)
-    return node
 
 
 @dataclass
@@ -131,7 +120,8 @@ class Keys:
         self._groupings, sets = [*self._resolved(group)], []
         for nodes in self._groupings:
             own = {column for one in nodes for column in self._columns(*one)}
-            sets.append(tuple(key for key in self._keys.values() if key.column in own))
+            keys = [key for key in self._keys.values() if key.column in own]
+            sets.append(tuple(led(keys)))
         self._rewrite()
         for public in self._publics:
             sets = [public.with_shown(own) for own in sets]
@@ -139,7 +129,7 @@ class Keys:
         cells = [prod(key.size for key in own) for own in sets]
         if sum(cells) > MAX_CELLS:
             self._too_many(sum(cells), sets[cells.index(max(cells))])
-        known = {key.column: key for own in sets for key in own}
+        known = {key.column: key for own in reversed(sets) for key in own}
         whole = (key if key.listed else known[key.column] for key in self._keys.values())
         return tuple(whole), tuple(sets)
 
@@ -210,7 +200,10 @@ class Keys:
             if id(value) not in self._finders:
                 found = self._found(Calls(self.rows).add(value))
                 self._finders[id(value)] = [key.column for key in found]
-                self._keys |= {key.column: key for key in found}
+                several = len(self._groupings) > 1  # where others may name what is found here
+                for key in found:
+                    named = several and key.expr not in self._keys
+                    self._keys[key.expr if named else key.column] = key
             return self._finders[id(value)]
         expr = self.rows.bind(value)
         if expr not in self._keys and (expr in self._unasked or self._is_selected(expr)):
@@ -222,19 +215,22 @@ class Keys:
 
     @cached_property
     def _unasked(self) -> dict[Expr, exp.Expr]:
-        """What the only grouping finds without DP_KEYS, and by one release.
+        """What the first grouping finds without DP_KEYS, and by one release.
 
         That are its groups that are not public; and the others too where these would be too
-        many to be shown, each of them, with all that is found. What is found when is said by
-        query, policy and public tables.
+        many to be shown, each of them, with all that is found. In other groupings these have
+        the values that are in the combinations found. All this is said by query, policy and
+        public tables.
         """
-        (own, *others), plain = self._groupings, dict[Expr, exp.Expr]()
-        for _, value in () if others or self._delta is None else own:
+        plain = dict[Expr, exp.Expr]()
+        for _, value in () if self._delta is None else self._groupings[0]:
             if not _is_finder(value):
                 plain.setdefault(self.rows.bind(value), value)
         found = {expr: value for expr, value in plain.items() if self._is_selected(expr)}
         public = [expr for expr in plain if expr not in found]
-        return plain if found and self._are_too_many(public) else found
+        if found and self._are_too_many(public):
+            found = plain
+        return {} if len(found) < len(self._groupings[:2]) else found
 
     def _are_too_many(self, public: Sequence[Expr]) -> bool:
         """Return whether groups are too many to be shown beside all that a release finds."""
@@ -266,18 +262,14 @@ class Keys:
         return known is None or self._ranged(expr, known) > MOST_RANGED
 
     def _select(self, expr: Expr, node: exp.Expr, value: exp.Expr) -> None:
-        """Bind a plain group whose values are found, as DP_KEYS of all such groups together.
-
-        Of several groupings, which do not have the same groups beside it, as DP_KEYS of it.
-        """
-        shares, spans, together = self.rows.shares, self.rows.spans, self._unasked
-        alone = bool(together)
-        together = together or {expr: value}
+        """Bind a plain group as DP_KEYS of it, and of all that is found together with it."""
+        shares, spans = self.rows.shares, self.rows.spans
+        together = self._unasked if expr in self._unasked else {expr: value}
         nodes = [one.copy() for one in together.values()]
         call = Calls(self.rows).add(exp.Anonymous(this=KEYS.name, expressions=nodes))
         assert shares is not None  # noqa: S101 - a statement without them selects nothing
         text = shares.rewritten.pop(call.span)
-        if alone:
+        if expr in self._unasked:
             self._together = {one: text if one == expr else "" for one in together}
         else:
             shares.rewrite(spans.of(node), text)
@@ -285,16 +277,20 @@ class Keys:
         self._keys |= dict(zip(together, found, strict=True))
 
     def _rewrite(self) -> None:
-        """Have the only grouping understood with DP_KEYS in place of what it selects."""
-        shares, spans, texts = self.rows.shares, self.rows.spans, []
+        """Have the first grouping understood with DP_KEYS in place of what it selects."""
+        shares, spans, sets = self.rows.shares, self.rows.spans, []
         if shares is None or not self._together:
             return
-        for node, value in self._groupings[0]:
-            expr = None if _is_finder(value) else self.rows.bind(value)
-            plain = shares.within(spans.source, spans.of(node))
-            texts.append(plain if expr is None else self._together.get(expr, plain))
+        for at, own in enumerate(self._groupings):
+            texts = []
+            for node, value in own:
+                expr = None if at or _is_finder(value) else self.rows.bind(value)
+                plain = shares.within(spans.source, spans.of(node))
+                texts.append(plain if expr is None else self._together.get(expr, plain))
+            sets.append(", ".join(filter(None, dict.fromkeys(texts))))
         written = self.select.args.get("group") is not None
-        listed = ", ".join(filter(None, dict.fromkeys(texts)))
+        several = f"GROUPING SETS ({', '.join(f'({one})' for one in sets)})"
+        listed = sets[0] if len(sets) == 1 else several
         shares.rewrite(spans.grouping(self.select), f"{' GROUP BY ' * (not written)}{listed}")
 
     def _found(self, call: Call) -> list[Key]:
@@ -504,6 +500,8 @@ class Keys:
             remedy = self._named_groups(most.expr)
         title = f"this would make {cells:,} groups"
         sizes = (f"{key.size:,}" for key in keys if not key.beside)
+        if len(self._groupings) > 1 and len([key for key in keys if key.finding]) > 1:
+            remedy = "begin with a grouping that has all of these: they are found together"
         label = f"{' x '.join(sizes)} values"
         why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
         raise refusal("DPQ405", title, most.span, label, why, remedy)

@@ -1,12 +1,14 @@
-"""The groupings of GROUP BY: ROLLUP, CUBE and GROUPING SETS, each taken apart."""
+"""GROUP BY as it is written: ROLLUP, CUBE and GROUPING SETS taken apart, and its names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, compress, product
 
 from sqlglot import expressions as exp
 
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.bind.scope import Scope, fold
+from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 
 MOST_SETS = 64
@@ -66,3 +68,13 @@ def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
         why = "they share what each call may spend, so that each would hear little."
         remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
         raise too_large(title, spans.of(node), label, why, remedy)
+
+
+def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
+    """Return what GROUP BY names: a column before an alias; a number counts columns."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return items[read_place(node, len(items), spans.of(node), "GROUP BY")].unalias()
+    if isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
+        aliased = (i.unalias() for i in items if i.alias and fold(i.alias) == fold(node.name))
+        return next(aliased, node)
+    return node
