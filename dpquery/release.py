@@ -14,6 +14,7 @@ from dpquery.core.types import Type
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
+from dpquery.functions.partition_selection import ordered
 from dpquery.ir.query import Key, Scan
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -46,14 +47,26 @@ def with_found(scan: Scan, released: Sequence[ReleasedTable]) -> Scan:
     """Return a scan its groups, where earlier releases found them."""
     if all(key.finding is None for key in scan.keys):
         return scan
-    return replace(scan, keys=tuple(_with_values(key, released) for key in scan.keys))
+    return replace(
+        scan, keys=tuple(_with_values(key, scan.keys, released) for key in scan.keys)
+    )
 
 
-def _with_values(key: Key, released: Sequence[ReleasedTable]) -> Key:
+def _with_values(key: Key, keys: Sequence[Key], released: Sequence[ReleasedTable]) -> Key:
+    """Return a key with its values: beside those that were found with it, and are keys here.
+
+    What is left of combinations, where some of their parts are no keys here, is told once.
+    """
     if key.finding is None:
         return key
     (cell,) = released[key.finding.frontier].columns[0].cells
-    values = tuple(told[key.finding.place] for told in cell.release.groups(cell.drawn))
+    found = [one.finding for one in keys if one.finding is not None]
+    places = [one.place for one in found if one.frontier == key.finding.frontier]
+    whole = cell.release.groups(cell.drawn)
+    parts = [tuple(told[place] for place in places) for told in whole]
+    if any(len(told) > len(places) for told in whole):
+        parts = [*ordered(dict.fromkeys(parts))]
+    values = tuple(part[places.index(key.finding.place)] for part in parts)
     return replace(key, finding=replace(key.finding, values=values, known=True))
 
 

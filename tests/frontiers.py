@@ -82,7 +82,7 @@ _TOLD = ["i", "j", "k", "c", "i + j", "d > 0", "UPPER(k)", "DATE_TRUNC('month', 
 """What may be found together."""
 CONSTRUCTS = {
     "plain": r"(?<!DP_)\b(COUNT_IF|APPROX_\w+|QUANTILE_CONT|PERCENTILE_CONT|MEDIAN|STDDEV)\("
-    r"|SELECT (g\d, |n, |m, |k, )*(COUNT|SUM|AVG)\(|ANON_",
+    r"|SELECT (g\d, |n, |m, |k, |i, |c, )*(COUNT|SUM|AVG)\(|ANON_",
     "different": r"DP_\w+\(DISTINCT [ijd]\b",
     "fan-out": r"JOIN \S.* r ON x\.(k = r\.zone|j < r\.size)",
     "crossed": "CROSS JOIN",
@@ -220,8 +220,8 @@ def _found_together(draw: st.DrawFn, depth: int) -> str:
 _UNASKED = st.sampled_from(
     [
         "SELECT n, {calls} {rows} GROUP BY n",
-        "SELECT n, k, {calls} {rows} GROUP BY n, k",
-        "SELECT n, m, {calls} {rows} GROUP BY m, n",
+        "SELECT n, {beside}, {calls} {rows} GROUP BY n, {beside}",
+        "SELECT n, m, {calls} {rows} GROUP BY {sets}",
         "SELECT DISTINCT n, m {rows}",
         "SELECT n {rows} GROUP BY n",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-6, "
@@ -242,4 +242,6 @@ def _found_unasked(draw: st.DrawFn, depth: int) -> str:
         "FROM (SELECT *, SUM(j) OVER (PARTITION BY unit, k) AS n, "
         f"COUNT(*) OVER (PARTITION BY unit, k) AS m FROM {draw(relations(depth - 1))} y) x"
     )
-    return draw(_UNASKED).format(calls=calls, rows=rows)
+    beside = draw(st.sampled_from(["k", "i, c"]))  # the second are too many to be shown
+    sets = draw(_SETS).format("m, n")
+    return draw(_UNASKED).format(calls=calls, rows=rows, beside=beside, sets=sets)

@@ -116,7 +116,8 @@ def foretold(plan: Plan) -> Plan:
     """
     frontiers = []
     for frontier in plan.frontiers:
-        keys = tuple(_found(plan, key) for key in frontier.scan.keys)
+        own = frontier.scan.keys
+        keys = tuple(_found(plan, key, own) for key in own)
         scan = replace(frontier.scan, keys=keys)
         values = {one.number: _said(one.type.kind, one.number) for one in constants_in(scan)}
         frontiers.append(filled(replace(frontier, scan=scan), values))
@@ -128,13 +129,19 @@ def _said(kind: Kind, number: int) -> Scalar | None:
     return values[number % len(values)]
 
 
-def _found(plan: Plan, key: Key) -> Key:
+def _found(plan: Plan, key: Key, own: Sequence[Key]) -> Key:
+    """Give a key values: one for each combination of what is found, and is a key, together."""
     if key.finding is None:
         return key
     (measure,) = plan.frontiers[key.finding.frontier].scan.measures
     assert isinstance(measure, Candidates)
     together = list(product(*(_SAID[expr.type.kind] for expr in measure.values)))
-    values = tuple(told[key.finding.place] for told in together[: key.finding.most])
+    findings = [one.finding for one in own if one.finding is not None]
+    places = [one.place for one in findings if one.frontier == key.finding.frontier]
+    parts = dict.fromkeys(
+        tuple(told[place] for place in places) for told in together[: key.finding.most]
+    )
+    values = tuple(part[places.index(key.finding.place)] for part in parts)
     return replace(key, finding=replace(key.finding, values=values, known=True))
 
 

@@ -104,7 +104,7 @@ class KeysRelease(Release):
         counts = exact.counts(self.measure)
         found = self.mechanism.select(counts.tolist(), randomness)
         places = found[: self.most]  # they stand in an order of chance
-        groups = _ordered(exact.chosen(self.measure, places))
+        groups = ordered(exact.chosen(self.measure, places))
         if self.other is not None:
             rest = (self.other,)
             groups = (*(value for value in groups if value != rest), rest)
@@ -157,7 +157,7 @@ class KeysRelease(Release):
         )
 
 
-def _ordered(values: Iterable[Told]) -> tuple[Told, ...]:
+def ordered(values: Iterable[Told]) -> tuple[Told, ...]:
     """Sort values; NULL comes last."""
     return tuple(sorted(values, key=lambda told: [(value is None, value) for value in told]))
 

@@ -195,6 +195,17 @@ def leading(keys: Sequence[Key]) -> list[list[int]]:
     ]
 
 
+def led(own: Sequence[Key]) -> Iterator[Key]:
+    """Return the keys of a grouping: of those found together, the first of them leads."""
+    leads = dict[int, str]()
+    for key in own:
+        if key.finding is None:
+            yield key
+        else:
+            lead = leads.setdefault(key.finding.frontier, key.column)
+            yield replace(key, beside="" if lead == key.column else lead)
+
+
 def side_by_side(
     own: Sequence[Key], mine: Sequence[Key], rows: Iterable[tuple[Scalar | None, ...]]
 ) -> tuple[Key, ...]:

@@ -139,6 +139,27 @@ def test_combinations_are_found_and_nothing_else(tmp_path: Path):
     assert joined == len(told)
 
 
+def test_groupings_have_the_parts_of_what_is_found_together(tmp_path: Path):
+    """Totals are of all rows, and of what is in no combination there is none."""
+    told = [("x", 2), ("x", 1), ("x", None), (None, 1)]
+    lonely = [("x", 3), ("lonely", 1)]
+    rows = [pair for pair in told for _ in range(3)] + lonely
+    columns = {"u": list(range(14)), "x": [x for x, _ in rows], "y": [y for _, y in rows]}
+    with table(tmp_path, **columns) as session:
+        found = session.sql(
+            "SELECT x, y, GROUPING(x), GROUPING(y), DP_COUNT(*, eps=1000) FROM t GROUP BY "
+            f"GROUPING SETS ((DP_KEYS(x, y, {CERTAIN})), (y), x, ())".replace("1e-6", "1e-9")
+        ).rows
+    pairs = [("x", 1), ("x", 2), ("x", None), (None, 1)]
+    parts = [(None, 1, 7), (None, 2, 3), (None, None, 3)]
+    assert found == [
+        *((x, y, 0, 0, 3) for x, y in pairs),
+        *((x, y, 1, 0, n) for x, y, n in parts),
+        *(("x", None, 0, 1, 10), (None, None, 0, 1, 3)),
+        (None, None, 1, 1, 14),
+    ]
+
+
 def test_values_of_every_type_are_found_together(tmp_path: Path):
     names = list(VALUES)
     columns = {name: [value for value in VALUES[name] for _ in range(6)][:12] for name in names}

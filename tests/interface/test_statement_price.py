@@ -205,6 +205,26 @@ TOGETHER = {
     f"SELECT COUNT(*) AS n FROM (SELECT DISTINCT {TWO} FROM visits)": "SELECT COUNT(*) AS n "
     f"FROM (SELECT DISTINCT {TWO} FROM visits GROUP BY DP_KEYS(person_id + 0, spent * 0, "
     "eps=2, delta=1e-6))",
+    "SELECT salary, COUNT(*) AS n FROM staff GROUP BY 1": "SELECT salary, DP_COUNT(*, eps=1) "
+    "AS n FROM staff GROUP BY DP_KEYS(salary, eps=1, delta=1e-6)",
+    "SELECT spent * 0 AS z, age, day FROM visits JOIN staff USING (person_id) GROUP BY age, z, "
+    "day": "SELECT spent * 0 AS z, age, day FROM visits JOIN staff USING (person_id) GROUP BY "
+    "DP_KEYS(age, spent * 0, day, eps=2, delta=1e-6)",
+    "SELECT spent * 0 AS z, age, day FROM visits JOIN staff USING (person_id) WHERE (age, day) "
+    "IN ((30, '2025-01-07'), (31, '2025-02-01')) GROUP BY z, day, age": "SELECT spent * 0 AS "
+    "z, age, day FROM visits JOIN staff USING (person_id) WHERE (age, day) IN ((30, "
+    "'2025-01-07'), (31, '2025-02-01')) GROUP BY DP_KEYS(spent * 0, eps=2, delta=1e-6), day, "
+    "age",
+    f"SELECT {TWO}, COUNT(*) AS n FROM visits GROUP BY ROLLUP (p, 2)": f"SELECT {TWO}, "
+    "DP_COUNT(*, eps=1) AS n FROM visits GROUP BY GROUPING SETS ((DP_KEYS(person_id + 0, "
+    "spent * 0, eps=1, delta=1e-6)), (p), ())",
+    f"SELECT {TWO}, region FROM visits GROUP BY GROUPING SETS ((p, region, 2), (2, region), "
+    "minutes * spent)": f"SELECT {TWO}, region FROM visits GROUP BY GROUPING SETS "
+    "((DP_KEYS(person_id + 0, spent * 0, eps=1, delta=5e-7), region), (2, region), "
+    "(DP_KEYS(minutes * spent, eps=1, delta=5e-7)))",
+    "SELECT person_id + 0 AS p, minutes, day FROM visits GROUP BY ROLLUP (day, p, minutes)": ""
+    "SELECT person_id + 0 AS p, minutes, day FROM visits GROUP BY GROUPING SETS ((DP_KEYS(day, "
+    "person_id + 0, minutes, eps=2, delta=1e-6)), (day, p), (day), ())",
     f"SELECT {TWO} FROM visits GROUP BY p, DP_KEYS(spent * 0, delta=9e-7)": f"SELECT {TWO} "
     "FROM visits GROUP BY DP_KEYS(person_id + 0, eps=1, delta=1e-7), "
     "DP_KEYS(spent * 0, delta=9e-7, eps=1)",
@@ -226,11 +246,46 @@ def test_groups_that_are_not_public_are_selected_together(
     ]
 
 
-def test_groupings_select_each_of_their_groups_alone(session: Session):
+def _on_one(shown: object) -> str:
+    """Return a text without the ends of its lines."""
+    return " ".join(str(shown).split())
+
+
+def test_public_groups_that_are_found_are_said_to_be(session: Session):
+    query = (
+        "SELECT person_id + 0 AS p, COUNT(*) FROM visits WHERE minutes < {} "
+        "GROUP BY p, minutes, day"
+    )
+    few = session.explain(query.format(11), eps=2)
+    many = session.explain(query.format(12), eps=2)
+    assert "at most 990,000 (1000 of person_id x 11 of minutes x 90 of day)" in _on_one(few)
+    assert "groups at most 1,000 of person_id, minutes, day: those that are" in _on_one(many)
+
+
+def test_groups_of_a_long_range_are_found_where_there_is_a_delta(session: Session):
+    rows = session.sql("SELECT salary, COUNT(*) FROM staff GROUP BY salary", eps=20).rows
+    assert 0 < len(rows) < 1000
+
+
+def test_groupings_of_one_group_that_is_not_public_keep_their_form(session: Session):
     query = "SELECT spent * 0 AS z, region, COUNT(*) AS n FROM visits GROUP BY CUBE (1, region)"
     shown = session.explain(query, eps=2, delta="1e-6")
     assert [step.function for step in shown.steps].count("DP_KEYS") == 1
     assert "CUBE (DP_KEYS(spent * 0, eps=1" in str(shown)
+
+
+def test_groupings_that_do_not_begin_with_all_they_find_are_refused_with_a_way(
+    session: Session,
+):
+    query = f"SELECT {TWO} FROM visits GROUP BY GROUPING SETS ({{}})"
+    with pytest.raises(PlanRefused) as refused:
+        session.explain(query.format("p, (p, z)"), eps=2)
+    told = refused.value.diagnostic
+    assert (told.code, told.title) == ("DPQ405", "this would make 1,001,000 groups")
+    assert told.remedy == (
+        "begin with a grouping that has all of these: they are found together",
+    )
+    assert session.explain(query.format("(p, z), p"), eps=2).charge.epsilon == 2
 
 
 def test_different_public_values_are_listed_at_no_charge(session: Session):

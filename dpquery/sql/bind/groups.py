@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import chain, compress, product
 from math import ceil, floor, prod
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,7 +22,7 @@ from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, refusal
-from dpquery.functions.partition_selection import KEYS, most_of
+from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import (
     ColumnRef,
@@ -32,7 +32,7 @@ from dpquery.ir.expr import (
     children,
     columns_of,
 )
-from dpquery.ir.query import Call, Finding, Key, side_by_side, taken
+from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.key_domains import (
@@ -53,87 +53,20 @@ from dpquery.rowfunctions.ranges import (
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
-from dpquery.sql.bind.scope import Scope, fold, is_call, listed_names, written_name
-from dpquery.sql.parse.literals import read_place, unwrapped
-from dpquery.sql.parse.spans import Spans, outside, too_large
+from dpquery.sql.bind.scope import is_call, listed_names, written_name
+from dpquery.sql.parse.groupings import groupings_in, key_of
+from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.queries import query_about
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
 
-MOST_SETS = 64
 MOST_RANGED = 10_000
 """Values of a range that nobody named: more would each have hardly anybody in them."""
 _RANGED = {Kind.INTEGER: 1, Kind.DATE: 1, Kind.TIMESTAMP: 24 * 60 * 60 * 10**6}
 """What has such ranges; of moments, with the steps of a day."""
 _PARTS = (("day", 1000), ("month", 30_000))
 """Into which parts of the calendar so many days are put."""
-_SETS = exp.Rollup | exp.Cube | exp.GroupingSets
-_Sets = list[list[exp.Expr]]
-
-
-def groupings_in(group: exp.Group, spans: Spans) -> _Sets:
-    """Return the groupings, each as its expressions; what stands beside sets is in all of them.
-
-    Each grouping is a frontier of its own, and they share what every call may spend: the eps
-    that is written stays the whole price of the call.
-    """
-    found: _Sets = [[]]
-    for node in group.expressions:
-        more = _sets(node, spans) if isinstance(node, _SETS) else [[node]]
-        _require_few_sets(len(found) * len(more), node, spans)
-        found = [[*one, *other] for one in found for other in more]
-    return found
-
-
-def refuse_sets(group: exp.Group, spans: Spans) -> None:
-    """Refuse several groupings of rows that stay private."""
-    if not any(isinstance(node, _SETS) for node in group.expressions):
-        return
-    first = groupings_in(group, spans)[0]
-    remedy = f"GROUP BY {', '.join(dict.fromkeys(map(spans.text, first)))}"
-    span = spans.word("ROLLUP", "CUBE", "GROUPING SETS") or spans.of(group)
-    word = spans.source.snippet(span).upper()
-    label = "several groupings of rows that stay private"
-    raise outside(f"{word} per unit", span, label, remedy)
-
-
-def _sets(node: exp.Expr, spans: Spans) -> _Sets:
-    """Return the sets of ROLLUP and CUBE, the whole first, or of an item of GROUPING SETS."""
-    if isinstance(node, exp.GroupingSets):
-        return [one for item in node.expressions for one in _sets(item, spans)]
-    if not isinstance(node, exp.Rollup | exp.Cube):
-        return [_members(node)]
-    members = [_members(item) for item in node.expressions]
-    rolled, count = isinstance(node, exp.Rollup), len(members)
-    _require_few_sets(count + 1 if rolled else 2**count, node, spans)
-    if rolled:
-        chosen = [members[:length] for length in range(count, -1, -1)]
-    else:
-        chosen = [list(compress(members, bits)) for bits in product((1, 0), repeat=count)]
-    return [[*chain.from_iterable(one)] for one in chosen]
-
-
-def _members(node: exp.Expr) -> list[exp.Expr]:
-    return list(node.expressions) if isinstance(node, exp.Tuple) else [unwrapped(node)]
-
-
-def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
-    if count > MOST_SETS:
-        title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
-        why = "they share what each call may spend, so that each would hear little."
-        remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
-        raise too_large(title, spans.of(node), label, why, remedy)
-
-
-def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans) -> exp.Expr:
-    """Return what GROUP BY names: a column before an alias; a number counts columns."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return items[read_place(node, len(items), spans.of(node), "GROUP BY")].unalias()
-    if isinstance(node, exp.Column) and not node.table and not scope.knows(node.name):
-        aliased = (i.unalias() for i in items if i.alias and fold(i.alias) == fold(node.name))
-        return next(aliased, node)
-    return node
 
 
 @dataclass
@@ -155,6 +88,7 @@ class Keys:
     """What is selected without DP_KEYS, and how it is understood: with the first, all of it."""
     _named: list[Named] = field(default_factory=list)
     """The rows of values that WHERE names."""
+    _publics: list[PublicKeys] = field(default_factory=list)
     _same: dict[Expr, Expr] = field(default_factory=dict)
     """The public columns that others are equal to in every row."""
 
@@ -178,27 +112,33 @@ class Keys:
         return (), ((),)
 
     def _bound(self, group: exp.Group) -> tuple[tuple[Key, ...], tuple[tuple[Key, ...], ...]]:
-        sets, joins = [], public_joins(self.relation)
-        publics = [PublicKeys(self, *one) for one in joins.items()]
-        self._same = {one: other for public in publics for one, other in public.same.items()}
+        joins = public_joins(self.relation)
+        self._publics = [PublicKeys(self, *one) for one in joins.items()]
+        self._same = {one: two for public in self._publics for one, two in public.same.items()}
         said = facts_of(self.rows.where).said
         self._named = [named for named in map(rows_named, said) if named is not None]
-        self._groupings = [*self._resolved(group)]
+        self._groupings, sets = [*self._resolved(group)], []
         for nodes in self._groupings:
             own = {column for one in nodes for column in self._columns(*one)}
-            keys = tuple(key for key in self._keys.values() if key.column in own)
-            sets.append(reduce(self._as_named, self._named, keys))
+            keys = [key for key in self._keys.values() if key.column in own]
+            sets.append(tuple(led(keys)))
         self._rewrite()
-        for public in publics:
+        for public in self._publics:
             sets = [public.with_shown(own) for own in sets]
-        for linked in PublicGroups(self, publics).linked():
-            sets = [linked.together(own) for own in sets]
+        sets = [*map(self._combined, sets)]
         cells = [prod(key.size for key in own) for own in sets]
         if sum(cells) > MAX_CELLS:
             self._too_many(sum(cells), sets[cells.index(max(cells))])
-        known = {key.column: key for own in sets for key in own}
+        known = {key.column: key for own in reversed(sets) for key in own}
         whole = (key if key.listed else known[key.column] for key in self._keys.values())
         return tuple(whole), tuple(sets)
+
+    def _combined(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys with the combinations that WHERE names, and those of public tables."""
+        own = reduce(self._as_named, self._named, own)
+        for linked in PublicGroups(self, self._publics).linked():
+            own = linked.together(own)
+        return own
 
     def beside(self, column: ColumnRef) -> Key:
         """Return the key of a column that others determine; its values come with theirs."""
@@ -260,62 +200,97 @@ class Keys:
             if id(value) not in self._finders:
                 found = self._found(Calls(self.rows).add(value))
                 self._finders[id(value)] = [key.column for key in found]
-                self._keys |= {key.column: key for key in found}
+                several = len(self._groupings) > 1  # where others may name what is found here
+                for key in found:
+                    named = several and key.expr not in self._keys
+                    self._keys[key.expr if named else key.column] = key
             return self._finders[id(value)]
         expr = self.rows.bind(value)
-        if expr not in self._keys and self._is_selected(expr):
+        if expr not in self._keys and (expr in self._unasked or self._is_selected(expr)):
             self._select(expr, node, value)
         if expr not in self._keys:
             column = f"k{len(self._keys)}"
             self._keys[expr] = self._listed(expr, value, self.rows.spans.of(node), column)
         return [self._keys[expr].column]
 
+    @cached_property
+    def _unasked(self) -> dict[Expr, exp.Expr]:
+        """What the first grouping finds without DP_KEYS, and by one release.
+
+        That are its groups that are not public; and the others too where these would be too
+        many to be shown, each of them, with all that is found. In other groupings these have
+        the values that are in the combinations found. All this is said by query, policy and
+        public tables.
+        """
+        plain = dict[Expr, exp.Expr]()
+        for _, value in () if self._delta is None else self._groupings[0]:
+            if not _is_finder(value):
+                plain.setdefault(self.rows.bind(value), value)
+        found = {expr: value for expr, value in plain.items() if self._is_selected(expr)}
+        public = [expr for expr in plain if expr not in found]
+        if found and self._are_too_many(public):
+            found = plain
+        return {} if len(found) < len(self._groupings[:2]) else found
+
+    def _are_too_many(self, public: Sequence[Expr]) -> bool:
+        """Return whether groups are too many to be shown beside all that a release finds."""
+        facts = facts_of(self.rows.where)
+        listed = {one: self._values(one, facts) or () for one in public}
+        if not all(listed.values()) or any(isinstance(one, Literal) for one in public):
+            return False  # which is refused for its own sake
+        keys = (
+            Key(one.span, f"k{at}", one, values)
+            for at, (one, values) in enumerate(listed.items())
+        )
+        return MOST_KEYS * prod(key.size for key in self._combined(tuple(keys))) > MAX_CELLS
+
+    @property
+    def _delta(self) -> Fraction | None:
+        """What the statement may spend on groups that nobody asked to be found."""
+        return (self.rows.shares and self.rows.shares.price.delta) or None
+
     def _is_selected(self, expr: Expr) -> bool:
         """Return whether groups that are not public are found with the statement's delta.
 
         Of units none could be found: each is in its own group alone.
         """
-        shares = self.rows.shares
-        if shares is None or not shares.price.delta or isinstance(expr, Literal):
+        if self._delta is None or isinstance(expr, Literal) or expr.type.kind is Kind.DOUBLE:
             return False
         if self.rows.scope.gives_unit(expr):
             return False
         known = self._values(expr, facts_of(self.rows.where))
-        return known is None and expr.type.kind is not Kind.DOUBLE
+        return known is None or self._ranged(expr, known) > MOST_RANGED
 
     def _select(self, expr: Expr, node: exp.Expr, value: exp.Expr) -> None:
-        """Bind a plain group whose values are found, as DP_KEYS of all such groups together.
-
-        Of several groupings, which do not have the same groups beside it, as DP_KEYS of it.
-        """
-        shares, spans, together = self.rows.shares, self.rows.spans, {expr: value}
-        alone = len(self._groupings) == 1
-        for _, other in self._groupings[0] if alone else ():
-            bound = None if _is_finder(other) else self.rows.bind(other)
-            if bound is not None and self._is_selected(bound):
-                together.setdefault(bound, other)
+        """Bind a plain group as DP_KEYS of it, and of all that is found together with it."""
+        shares, spans = self.rows.shares, self.rows.spans
+        together = self._unasked if expr in self._unasked else {expr: value}
         nodes = [one.copy() for one in together.values()]
         call = Calls(self.rows).add(exp.Anonymous(this=KEYS.name, expressions=nodes))
         assert shares is not None  # noqa: S101 - a statement without them selects nothing
         text = shares.rewritten.pop(call.span)
-        if alone:
-            self._together = {one: text if one is expr else "" for one in together}
+        if expr in self._unasked:
+            self._together = {one: text if one == expr else "" for one in together}
         else:
             shares.rewrite(spans.of(node), text)
         found = self._found(replace(call, text=text))
         self._keys |= dict(zip(together, found, strict=True))
 
     def _rewrite(self) -> None:
-        """Have the only grouping understood with DP_KEYS in place of what it selects."""
-        shares, spans, texts = self.rows.shares, self.rows.spans, []
+        """Have the first grouping understood with DP_KEYS in place of what it selects."""
+        shares, spans, sets = self.rows.shares, self.rows.spans, []
         if shares is None or not self._together:
             return
-        for node, value in self._groupings[0]:
-            expr = None if _is_finder(value) else self.rows.bind(value)
-            plain = shares.within(spans.source, spans.of(node))
-            texts.append(plain if expr is None else self._together.get(expr, plain))
+        for at, own in enumerate(self._groupings):
+            texts = []
+            for node, value in own:
+                expr = None if at or _is_finder(value) else self.rows.bind(value)
+                plain = shares.within(spans.source, spans.of(node))
+                texts.append(plain if expr is None else self._together.get(expr, plain))
+            sets.append(", ".join(filter(None, dict.fromkeys(texts))))
         written = self.select.args.get("group") is not None
-        listed = ", ".join(filter(None, dict.fromkeys(texts)))
+        several = f"GROUPING SETS ({', '.join(f'({one})' for one in sets)})"
+        listed = sets[0] if len(sets) == 1 else several
         shares.rewrite(spans.grouping(self.select), f"{' GROUP BY ' * (not written)}{listed}")
 
     def _found(self, call: Call) -> list[Key]:
@@ -366,7 +341,7 @@ class Keys:
         facts = facts_of(self.rows.where)
         typed = isinstance(expr, Literal) and expr.span == shown  # as GROUP BY 'dept'
         values = None if typed else self._values(expr, facts)
-        if isinstance(expr, ColumnRef) and expr.keys is None and expr not in facts.values:
+        if isinstance(expr, ColumnRef):
             self._require_few(expr, values, shown)
         if values is None:
             self._private(expr, node, shown)
@@ -376,14 +351,21 @@ class Keys:
         self._check_shown(expr, values, shown)
         return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
 
+    def _ranged(self, expr: Expr, values: Values | None) -> int:
+        """Return how many numbers or moments a range has that nobody named; 0 of others."""
+        kind, facts = expr.type.kind, facts_of(self.rows.where)
+        if not isinstance(expr, ColumnRef) or expr.keys is not None or expr in facts.values:
+            return 0
+        range_ = implied(expr, facts)
+        if kind not in _RANGED or range_.low is None or range_.high is None:
+            return 0
+        if values is None:
+            return int(range_.high - range_.low) + 1
+        return sum(value is not None for value in values)
+
     def _require_few(self, column: ColumnRef, values: Values | None, shown: Span) -> None:
         """Refuse a group for each number or moment of a long range, which nobody named."""
-        kind, range_ = column.type.kind, implied(column, facts_of(self.rows.where))
-        if kind not in _RANGED or range_.low is None or range_.high is None:
-            return
-        count = int(range_.high - range_.low) + 1
-        if values is not None:
-            count = sum(value is not None for value in values)
+        kind, count = column.type.kind, self._ranged(column, values)
         if count <= MOST_RANGED:
             return
         what = self.rows.spans.source.snippet(column.span)
@@ -518,6 +500,8 @@ class Keys:
             remedy = self._named_groups(most.expr)
         title = f"this would make {cells:,} groups"
         sizes = (f"{key.size:,}" for key in keys if not key.beside)
+        if len(self._groupings) > 1 and len([key for key in keys if key.finding]) > 1:
+            remedy = "begin with a grouping that has all of these: they are found together"
         label = f"{' x '.join(sizes)} values"
         why = f"every declared group is shown, and at most {MAX_CELLS:,} can be."
         raise refusal("DPQ405", title, most.span, label, why, remedy)

@@ -328,7 +328,8 @@ class PublicKeys:
 
     def with_shown(self, own: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys with the columns of this table that are shown, and determined by them."""
-        grouped = {one.name for one in map(self.public, own) if self._is_column(one)}
+        known = [key for key in own if key.finding is None]  # else they have no rows of it yet
+        grouped = {one.name for one in map(self.public, known) if self._is_column(one)}
         if not self._tell_rows_apart(grouped):
             return own
         shown = [self.keys.beside(one) for one in self.keys.shown if self._is_shown(one)]

@@ -34,7 +34,6 @@ ORDER BY s_acctbal DESC, p_partkey
 LIMIT 20;
 
 -- 3. Which ten open orders of a segment are worth most?
--- waits: DPQ405, found groups and declared ones together
 -- differs: none
 -- found: SELECT o_orderkey, o_orderdate FROM orders GROUP BY ALL HAVING count(DISTINCT custkey) > 1
 SELECT l_orderkey, o_orderdate, sum(l_extendedprice * (1 - l_discount)) AS worth
