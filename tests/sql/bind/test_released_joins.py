@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery import finish
 from dpquery.core.types import UNKNOWN
 from dpquery.errors import RuleRefused
 from dpquery.ir.expr import Constant, Expr, columns_of
@@ -167,6 +169,20 @@ def test_the_answer_is_duckdbs_where_noise_is_small(session: Session, tmp_path: 
     theirs = asked.format(count="COUNT(*)", mean="AVG(age)", staff=file)
     expected_rows = duckdb.sql(theirs.replace("staff s", f"{file} s")).fetchall()
     assert ours.rows == expected_rows
+
+
+def test_released_rows_are_written_once_for_all_that_rows_are_compared_with(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    written, write = list[object](), finish._table
+
+    def counted(*given: Any) -> pa.Table:
+        written.append(given)
+        return write(*given)
+
+    monkeypatch.setattr(finish, "_table", counted)
+    session.sql(f"SELECT DP_COUNT(*, eps=0.1) FROM visits v JOIN {KEYED} USING (region)")
+    assert len(written) == 3  # among rows, and both tables for the answer
 
 
 def test_a_key_as_large_as_whole_numbers_are_stays_exact():
