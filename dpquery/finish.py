@@ -36,11 +36,9 @@ def finish(
     return table, _cells(above, released, numbers, table.num_rows)
 
 
-def value_of(
-    above: Above, released: Sequence[ReleasedTable], public: PublicEngine
-) -> Scalar | None:
+def value_of(above: Above, tables: Sequence[pa.Table], public: PublicEngine) -> Scalar | None:
     """Compute one value from what was released so far: a constant of a later scan."""
-    (value,) = public.run(above, _tables(above, released)).column(0).to_pylist()
+    (value,) = public.run(above, tables).column(0).to_pylist()
     return Fraction(value) if isinstance(value, float) else value
 
 
@@ -131,8 +129,11 @@ def ready(
     scan = with_found(scan, released)
     if not plan.constants:
         return scan
+    tables: dict[object, list[pa.Table]] = {}  # many constants are of the same ones
     for constant in constants_in(scan):
         if constant.number not in values:
             above = plan.constants[constant.number]
-            values[constant.number] = value_of(above, released, public)
+            if above.ends not in tables:
+                tables[above.ends] = _tables(above, released)
+            values[constant.number] = value_of(above, tables[above.ends], public)
     return filled(scan, values)

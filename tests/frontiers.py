@@ -100,6 +100,8 @@ CONSTRUCTS = {
     "sets of rows": r"(UNION|INTERSECT|EXCEPT) SELECT unit",
     "looked up": r"GROUP BY unit, k\) y ON",
     "natural": "NATURAL JOIN",
+    "listed": r"(?i)UNNEST\(",
+    "joined with released": r"r\.key",
     "casts": r"AS (U?TINYINT|FLOAT)",
 }
 """What random queries are made of, by how it is written; all have to be answered in turn."""
@@ -156,6 +158,8 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
         return draw(_found_together(depth))
     if form == 3:
         return draw(_found_unasked(depth))
+    if form == 4:
+        return draw(_with_released(depth))
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=3)))
     keys = draw(st.lists(st.sampled_from(list(_KEYS)), max_size=2, unique=True))
     where = [_KEYS[key] for key in keys if _KEYS[key]]
@@ -168,6 +172,39 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
     named = ", ".join(f"{key} AS g{number}" for number, key in enumerate(keys))
     groups = draw(_SETS).format(", ".join(f"g{number}" for number in range(len(keys))))
     return f"SELECT {named}, {calls} {source} GROUP BY {groups}"
+
+
+_KEYED = st.sampled_from(
+    [
+        "(SELECT k AS key, DP_AVG(j, eps=0.1, bounds=[0, 9]) AS n FROM s "
+        "WHERE k IN ('a', 'b') GROUP BY k) r ON x.k = r.key",
+        "(SELECT j AS key, DP_COUNT(*, eps=0.1) AS n FROM t WHERE j IN (0, 1, 9) GROUP BY j "
+        "HAVING n > 0) r ON r.key = x.j",
+        "(SELECT k AS key, c AS since, DP_COUNT(*, eps=0.1) AS n FROM t "
+        "GROUP BY DP_KEYS(k, c, eps=0.1, delta=1e-6, max_keys=3)) r "
+        "ON x.k = r.key AND x.c = r.since",
+        "(SELECT d > 0 AS key, DP_MEDIAN(i, eps=0.1, bounds=[-7, 30]) AS n FROM t "
+        "GROUP BY d > 0) r ON r.key = (x.i > 0)",
+    ]
+)
+"""Released relations, and the condition under which a row meets one of their rows at most."""
+
+
+@st.composite
+def _with_released(draw: st.DrawFn, depth: int) -> str:
+    """Draw rows that are joined with released ones, whose values they have then."""
+    calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
+    kind, more = draw(st.sampled_from(["JOIN", "LEFT JOIN"])), ""
+    if draw(st.booleans()):
+        more = f" AND x.i {draw(st.sampled_from(['<', '>=']))} r.n"
+    joined = f"{draw(relations(depth - 1))} x {kind} {draw(_KEYED)}{more}"
+    where = draw(st.sampled_from(["", " WHERE n > x.j", " WHERE n IS NULL OR x.d > 0"]))
+    if draw(st.booleans()):
+        return f"SELECT {calls} FROM {joined}{where}"
+    values = draw(st.sampled_from(["i, j, n AS d", "p AS i, j, n AS d", "i, j, p AS d"]))
+    listed = ", UNNEST([n, i, 3]) u(p)" if "p AS" in values else ""
+    rows = f"SELECT unit, {values}, k, c FROM {joined}{listed}{where}"
+    return f"SELECT {calls} FROM ({rows}) x"
 
 
 _SIDES = {"i": "x.i", "j": "y.j", "d": "y.d", "k": "x.k", "c": "y.c"}

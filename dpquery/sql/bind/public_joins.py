@@ -229,7 +229,7 @@ class ReleasedJoin(KeyJoin):
         found = self.released.found
         compared = {column.name for column in map(self._compared, equalities) if column}
         keys = [found.columns[at] for at in found.unique]
-        cut = any(key.kind is Kind.TEXT and key.longest > LONGEST_CONSTANT for key in keys)
+        cut = any(key.is_cut for key in keys)
         rounded = any(key.kind is Kind.DECIMAL for key in keys)
         unique = {key.name for key in keys} <= compared and not (cut or rounded)
         return 1 if keys and unique else max(1, found.most)

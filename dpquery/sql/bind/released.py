@@ -256,7 +256,7 @@ class Released:
         if key.expr.type.kind is not Kind.TEXT:
             return LONGEST_NUMBER
         if key.finding is not None:  # or the group of all others, which the query names
-            return max(longest_of(key.expr), len(self.spans.source.text))
+            return max(longest_of(key.expr), len(self.spans.source.text) if key.rest else 0)
         return max((len(value) for value in key.listed if isinstance(value, str)), default=0)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:

@@ -43,6 +43,11 @@ class OpenColumn:
     grown: int = 0
     """The characters that were made for all of its rows."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has texts that are longer than a constant may be."""
+        return self.kind is Kind.TEXT and self.longest > LONGEST_CONSTANT
+
 
 @dataclass(frozen=True, slots=True)
 class Open:

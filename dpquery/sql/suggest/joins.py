@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Source, Span
 from dpquery.core.types import Kind
 from dpquery.errors import Worded, refusal
+from dpquery.ir.expr import LONGEST_CONSTANT
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
@@ -162,12 +163,15 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoR
 def refuse_released(at: JoinedBy, released: ReleasedItem, scope: Scope, most: int) -> NoReturn:
     """Refuse a join with released rows of which a row may meet several."""
     found, alias = released.found, released.alias
-    keys = [found.columns[place].name for place in sorted(found.unique)]
+    columns = [found.columns[place] for place in sorted(found.unique)]
+    keys = [column.name for column in columns]
     ours = [_having(scope, key) for key in keys]
-    rounded = any(found.columns[place].kind is Kind.DECIMAL for place in found.unique)
     remedy = "join it on all that it is grouped by, or end the subquery: LIMIT 1"
-    if rounded:
+    if any(one.kind is Kind.DECIMAL for one in columns):
         remedy = "group it by a whole number, a text or a date: decimals are rounded here"
+    elif any(one.is_cut for one in columns):
+        first = f"LEFT(..., {LONGEST_CONSTANT})"
+        remedy = f"group it by {first}, and join on that: longer texts are cut here"
     elif keys and alias and "" not in ours:
         name, written = written_name(alias), map(written_name, keys)
         pairs = zip(map(written_name, ours), written, strict=True)

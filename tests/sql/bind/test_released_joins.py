@@ -6,12 +6,17 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery import finish
 from dpquery.core.types import UNKNOWN
+from dpquery.errors import RuleRefused
 from dpquery.ir.expr import Constant, Expr, columns_of
 from dpquery.ir.relations import Filter
 from dpquery.ir.walk import constants_in, filled
@@ -166,6 +171,20 @@ def test_the_answer_is_duckdbs_where_noise_is_small(session: Session, tmp_path: 
     assert ours.rows == expected_rows
 
 
+def test_released_rows_are_written_once_for_all_that_rows_are_compared_with(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    written, write = list[object](), finish._table
+
+    def counted(*given: Any) -> pa.Table:
+        written.append(given)
+        return write(*given)
+
+    monkeypatch.setattr(finish, "_table", counted)
+    session.sql(f"SELECT DP_COUNT(*, eps=0.1) FROM visits v JOIN {KEYED} USING (region)")
+    assert len(written) == 3  # among rows, and both tables for the answer
+
+
 def test_a_key_as_large_as_whole_numbers_are_stays_exact():
     """As doubles, neighbouring ones of 2^53 would be equal."""
     query = (
@@ -195,3 +214,50 @@ def test_groups_that_are_rounded_among_rows_are_no_keys():
     )
     assert said.startswith("refused[DPQ306]")
     assert "decimals are rounded" in said
+
+
+FOUND = (
+    "SELECT DP_COUNT(*, eps=0.1) FROM notes n JOIN (SELECT {0} AS found, DP_COUNT(*, eps=0.1) "
+    "AS n FROM notes GROUP BY DP_KEYS({0}, eps=0.1, delta=1e-6, max_keys=9)) m ON {0} = found"
+)
+"""Texts that are groups of their own, found in the data."""
+
+
+def test_texts_that_are_found_are_keys_in_a_query_of_any_length(tmp_path: Path):
+    with notes(tmp_path, longest=256) as session:
+        long = "WHERE word <> '" + "x" * 300 + "'"
+        assert (
+            session.explain(FOUND.format("word")).charge
+            == session.explain(f"{FOUND.format('word')} {long}").charge
+        )
+
+
+def test_texts_that_are_cut_among_rows_are_no_keys(tmp_path: Path):
+    with notes(tmp_path, longest=257) as session:
+        with pytest.raises(RuleRefused) as refused:
+            session.explain(FOUND.format("word"))
+        assert refused.value.code == "DPQ306"
+        assert "group it by LEFT(..., 256)" in str(refused.value)
+        assert session.explain(FOUND.format("LEFT(word, 256)"))
+
+
+def notes(place: Path, longest: int) -> Session:
+    """Open a table of texts that may be so long."""
+    pq.write_table(pa.table({"person": [1, 2], "word": ["a", "b"]}), place / "notes.parquet")
+    (place / "policy.toml").write_text(
+        f"""
+        [privacy]
+        neighbours = "add-remove"
+        [budget]
+        epsilon = 10
+        delta = 1e-5
+        [tables.notes]
+        path = "notes.parquet"
+        privacy_unit_column = "person"
+        rows_per_unit = 1
+        [tables.notes.columns]
+        person = {{ type = "integer" }}
+        word = {{ type = "text", max_length = {longest} }}
+        """
+    )
+    return dpquery.connect(place / "policy.toml")
