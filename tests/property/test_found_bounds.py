@@ -214,7 +214,7 @@ def test_bounds_are_those_of_all_rows(ordinary):
         assert 39 < answer.scalar() < 42
         again = opened.sql(auto("DP_AVG(i", 50))
         assert again.notes[-1].startswith(
-            "values of i outside 32 to 64 are cut to it: bounds found from noisy counts before; ±"
+            "values of i outside 32 to 64 are cut to it: bounds found from noisy counts before"
         )
 
 

@@ -54,13 +54,13 @@ def outcome(session: Session, text: str) -> str:
 
 
 def require_help(refusal: QueryRefused, text: str) -> None:
-    """Insist on a code, a place in the text, a remedy, and words of our own."""
+    """Insist on a code, a place in the text, a remedy or a reason, and words of our own."""
     span, told = refusal.span, str(refusal)
     assert re.fullmatch(r"DPQ[1-5]\d\d", refusal.code)
     if refusal.code != "DPQ104":  # a text that holds no statement has no place for it either
         assert span is not None, told
         assert 0 <= span.start <= span.end <= len(text), (text, span)
-    assert "\n   try: " in told, told
+    assert "\n   try: " in told or "\n   why: " in told, told
     assert not ENGINES_OWN.search(told), told
 
 

@@ -21,7 +21,7 @@ from sqlglot.helper import ensure_list
 from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Interval, Kind
-from dpquery.errors import QueryRefused, Worded, refusal
+from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import (
@@ -122,7 +122,7 @@ def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
         title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
         why = "they share what each call may spend, so that each would hear little."
-        remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
+        remedy = advice("write GROUP BY ROLLUP (...): a column more is one grouping more there")
         raise too_large(title, spans.of(node), label, why, remedy)
 
 
@@ -445,7 +445,8 @@ class Keys:
         title = "the answer could not contain anything"
         label = f"no group of {self.rows.spans.source.snippet(shown)} is left"
         why = "it would be charged, and tell nothing."
-        remedy, span = ("TRUE", about[-1].span) if about else ("leave out this group", shown)
+        leave = advice("leave out this group")
+        remedy, span = ("TRUE", about[-1].span) if about else (leave, shown)
         raise refusal("DPQ408", title, span, label, why, remedy)
 
     def _is_division(self, node: exp.Expr) -> bool:
@@ -513,7 +514,8 @@ class Keys:
         return f"{written} AND {operand(where.this, spans)}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
-        most, remedy = max(keys, key=lambda key: key.size), "leave out one of the groups"
+        most = max(keys, key=lambda key: key.size)
+        remedy = advice("leave out one of the groups")
         if isinstance(most.expr, ColumnRef):
             remedy = self._named_groups(most.expr)
         title = f"this would make {cells:,} groups"
