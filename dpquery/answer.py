@@ -415,7 +415,7 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
     if interval is None or value is None:
         return ""
     low, high = interval
-    if isinstance(low, float) and math.isinf(low) and math.isinf(high):
+    if (low, high) == (-math.inf, math.inf):
         return "± unlimited"
     if all(_is_number(n) and math.isfinite(n) for n in (low, value, high)):
         down, up = Fraction(value) - Fraction(low), Fraction(high) - Fraction(value)
