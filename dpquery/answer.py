@@ -393,11 +393,11 @@ def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> l
 
 def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
     """Return the places of a double's margin at three digits; None where no noise is known."""
-    if interval is None or not isinstance(value, float) or abs(value) >= _LARGE:
-        return None
-    if not all(math.isfinite(number) for number in (value, *interval)):
+    if interval is None or not isinstance(value, float) or not abs(value) < _LARGE:
         return None
     half = max(value - interval[0], interval[1] - value)
+    if not math.isfinite(half):
+        return 0 if half > 0 else None
     return max(0, 2 - math.floor(math.log10(half))) if half > 0 else None
 
 
@@ -415,6 +415,8 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
     if interval is None or value is None:
         return ""
     low, high = interval
+    if (low, high) == (-math.inf, math.inf):
+        return "± unlimited"
     if all(_is_number(n) and math.isfinite(n) for n in (low, value, high)):
         down, up = Fraction(value) - Fraction(low), Fraction(high) - Fraction(value)
         # A double was rounded after its interval was found: a hair of difference is nothing.

@@ -85,6 +85,20 @@ class Worded(str):
         return Worded(super().removeprefix(prefix), self.own.removeprefix(prefix))
 
 
+class _Advice(Worded):
+    pass
+
+
+def advice(text: str, own: str = "") -> str:
+    """Return a remedy in words, with nothing to paste: `refusal` puts it among the reasons.
+
+    Args:
+        text: what to do.
+        own: what to do for who asks their own files, if it is something else.
+    """
+    return _Advice(f"{text}.", f"{own or text}.")
+
+
 def _own(line: str) -> str:
     return line.own if isinstance(line, Worded) else line
 
@@ -215,11 +229,15 @@ def refusal(
 ) -> QueryRefused:
     """Return the refusal of a query, of the class that its code belongs to.
 
+    What is offered is a statement, or fits where the caret is; advice is told with the reasons.
+
     >>> refusal("DPQ204", "there is no column salery")
     NameRefused('there is no column salery')
     """
-    lines = ((text,) if isinstance(text, str) else text for text in (why, remedy))
-    return _STAGES[code[3]](Diagnostic(code, title, span, label, *lines))
+    why, remedy = ((text,) if isinstance(text, str) else text for text in (why, remedy))
+    if remedy and isinstance(remedy[0], _Advice):
+        why, remedy = (*why, *remedy), ()
+    return _STAGES[code[3]](Diagnostic(code, title, span, label, why, remedy))
 
 
 class PolicyInvalid(DPQueryError):

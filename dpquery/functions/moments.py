@@ -13,10 +13,10 @@ adds at most so many of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from math import comb, isqrt, prod, sqrt
+from math import comb, inf, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
 from dpquery.core.types import DOUBLE
@@ -120,6 +120,8 @@ class BernsteinRelease(Release):
     shape: Shape
     low: Fraction
     width: Fraction
+    found: bool = field(default=False, kw_only=True, compare=False)
+    """Whether a search found the bounds, from noisy counts."""
 
     has_interval: ClassVar[bool] = True
 
@@ -159,7 +161,11 @@ class BernsteinRelease(Release):
         return self.shape.value(sums, self._basis)
 
     def interval(self, drawn: tuple[int, ...], confidence: Fraction) -> tuple[float, float]:
-        """Return the values that the noise does not rule out, alike to both sides but cut."""
+        """Return the values that the noise does not rule out, alike to both sides but cut.
+
+        Bounds that were found may be chance, so they do not cut it: where the noise rules out
+        no value between them, any number may be the right one.
+        """
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
@@ -171,6 +177,9 @@ class BernsteinRelease(Release):
         value = self.value(drawn)
         margin = max(value - low, high - value)
         least, most = self.shape.possible(self._basis)
+        if self.found:
+            margin = inf if low <= least and most <= high else margin
+            return value - margin, value + margin
         return max(value - margin, least), min(value + margin, most)
 
     @property
@@ -226,7 +235,10 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
     measures = (count, *sums)
     distance = l1 if noise.norm == 1 else l2
-    return BernsteinRelease(call.function, measures, distance, noise, DOUBLE, shape, low, width)
+    found = call.options.auto and call.options.bounds is not None
+    return BernsteinRelease(
+        call.function, measures, distance, noise, DOUBLE, shape, low, width, found=found
+    )
 
 
 def _moments(

@@ -26,7 +26,7 @@ from dpquery.core.types import (
     decimal_value,
     ordinal,
 )
-from dpquery.errors import QueryRefused, Worded, listed, refusal, without
+from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, without
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
@@ -477,7 +477,7 @@ def refuse_many(call: Call, groups: int, values: int = 1) -> None:
 def too_many_groups(call: Call, most: str, label: str, why: str) -> QueryRefused:
     """Refuse a call for more groups than it is answered for."""
     title = f"{call.function} is answered for {most} at most"
-    remedy = "name fewer groups: WHERE a_column IN (1, 2)"
+    remedy = advice("name fewer groups: WHERE a_column IN (1, 2)")
     return refusal("DPQ405", title, call.span, label, why, remedy)
 
 

@@ -53,6 +53,9 @@ from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
 from dpquery.rowfunctions.ranges import read_by_value
 
+WEAK = 1000
+"""From how many rows on bounds are so weak that it is said of them, whatever they rest on."""
+
 
 def notes_of(plan: Plan) -> tuple[str, ...]:
     """Return what an analyst should know of an answer, a line each: first what may be cut."""
@@ -366,22 +369,26 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
         return
     low, high = written_ends(options.bounds, argument.type)
     if number is None:
-        origin = "bounds that were found before"
+        origin = "bounds found from noisy counts before"
     else:
-        origin = f"bounds found for {_price(plan, number)} of the charge, and kept"
+        price = _price(plan, number)
+        origin = f"bounds found from noisy counts for {price} of the charge, and kept"
         missed = _missed(plan.searches[number])
         origin += f"; {missed}" if missed else ""
-    (said,) = _said(call.written, low, high)
-    yield f"{said}: {origin}"
+    yield f"values of {call.written} outside {low} to {high} are cut to it: {origin}"
 
 
 def _missed(search: Search) -> str:
-    """Return which values bounds may leave out because many rows of a unit count."""
+    """Return which values bounds may leave out, for a small eps or many rows of a unit."""
     release, unit = search.release, search.scan.contribution.unit
-    limit = release.measures[0].weight.limit
-    if limit == 1 or not isinstance(release, SearchRelease):
+    if not isinstance(release, SearchRelease):
         return ""
-    return (
-        f"as {limit:,} rows of a {unit} count, the bounds can leave out values with fewer than "
-        f"{release.told_from:,} rows between the same two powers of two"
+    limit, least = release.measures[0].weight.limit, release.told_from
+    if limit == 1 and least < WEAK:
+        return ""
+    cause = f"as {limit:,} rows of a {unit} count" if limit > 1 else "at this eps"
+    missed = (
+        f"{cause}, the bounds can leave out values with fewer than {least:,} rows between the "
+        "same two powers of two"
     )
+    return f"{missed}, or be chance: state bounds=[low, high]" if least >= WEAK else missed

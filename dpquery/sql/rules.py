@@ -20,7 +20,7 @@ from dpquery.core.types import (
     RowLimit,
     Type,
 )
-from dpquery.errors import QueryRefused, Worded, refusal
+from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import (
     Apply,
@@ -272,7 +272,7 @@ def require_calendar(expr: Expr) -> None:
             "this moment can lie outside the calendar",
             "before year 1, or after year 9999, for some values",
             "and the bounds of these columns allow moments without a calendar.",
-            "move by less",
+            advice("move by less"),
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import (
@@ -47,8 +47,8 @@ MOST_CHARACTERS = MOST_PAIRS * 1024
 """Of all texts in the rows that joins make of the rows of one unit."""
 MOST_OF_ROW = 2**16
 """Characters of all texts that are made of one row of a unit."""
-_CUT = "name fewer texts, or cut them first, before a join: LEFT(text, 20)"
-_ONE_ROW = "make one row of each unit first: GROUP BY the unit"
+_CUT = advice("name fewer texts, or cut them first, before a join: LEFT(text, 20)")
+_ONE_ROW = advice("make one row of each unit first: GROUP BY the unit")
 MOST_CALLS = 1000
 """Releases of a statement: each is a line of its charge, and is stored."""
 MOST_TERMS = 4_000
@@ -62,17 +62,17 @@ _SMALL = (
     (
         MOST_READS,
         "private tables are read {} times",
-        "read fewer tables: a name of WITH counts each time that it is read",
+        advice("read fewer tables: a name of WITH counts each time that it is read"),
     ),
     (
         MOST_NODES,
         "it is made of {} steps, one inside another",
-        "write fewer subqueries inside one another",
+        advice("write fewer subqueries inside one another"),
     ),
     (
         MOST_COPIES,
         "one row can become {} rows",
-        "put fewer parts together, by UNION ALL, lists or joins off a public table's key",
+        advice("put fewer parts together, by UNION ALL, lists or joins off a key"),
     ),
     (MOST_PAIRING, "{} joins pair several rows of a unit with several", _ONE_ROW),
     (MOST_MADE, "joins can make {} rows of one unit", _ONE_ROW),
@@ -109,7 +109,7 @@ def require_few(frontiers: Sequence[Frontier]) -> None:
             calls[MOST_CALLS].span,
             f"it draws {len(calls):,} values of each group",
             f"the most is {MOST_CALLS:,}: each is charged, and stored, on its own.",
-            "ask in several queries",
+            advice("ask in several queries"),
         )
 
 
@@ -117,12 +117,12 @@ def every_scan_is_small(frontier: Frontier, _: Source) -> None:
     """Refuse scans whose expressions have too many terms, all of them together."""
     sizes = _written_out(frontier.relation)
     for most, known, among, remedy in (
-        (MOST_TERMS, {}, "", "ask in several queries"),
+        (MOST_TERMS, {}, "", advice("ask in several queries")),
         (
             MOST_WRITTEN,
             sizes,
             ", with those of subqueries in their place",
-            "use what a subquery computes less often, or compute it with fewer terms",
+            advice("use what a subquery computes less often, or compute it with fewer terms"),
         ),
     ):
         terms = sum(_terms(expr, known) for expr in _roots(frontier))

@@ -18,9 +18,11 @@ from dpquery.errors import (
     RuleRefused,
     ScanFailed,
     Worded,
+    advice,
     internal,
     listed,
     nearest,
+    refusal,
 )
 
 RAW = Diagnostic(
@@ -34,6 +36,14 @@ RAW = Diagnostic(
     ),
     remedy=("SELECT dept, DP_QUANTILE(salary, 0.5, eps=0.5) FROM staff GROUP BY dept",),
 )
+
+
+def test_advice_is_told_with_the_reasons_and_never_offered():
+    found = refusal("DPQ406", "too large", Span(0, 1), "here", "it is.", advice("ask for less"))
+    assert found.diagnostic.why == ("it is.", "ask for less.")
+    assert found.diagnostic.remedy == ()
+    other = refusal("DPQ406", "too large", why="it is.", remedy=advice("ask him", "do it"))
+    assert other.diagnostic.for_own_files().why == ("it is.", "do it.")
 
 
 def test_a_refusal_shows_title_place_reason_remedy_and_budget():

@@ -192,7 +192,9 @@ def test_bounds_and_a_limit_cost_a_fifth_each(session):
     answer = session.sql(query)
     assert answer.loss.epsilon == 50
     assert found(answer) >= EACH
-    assert answer.notes[1].endswith("bounds found for 10 of the charge, and kept")
+    assert answer.notes[1].endswith(
+        ": bounds found from noisy counts for 10 of the charge, and kept"
+    )
     assert session.sql(query).loss.epsilon == 0
     assert session.sql(query).rows == answer.rows
 

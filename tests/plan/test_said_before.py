@@ -64,3 +64,14 @@ def test_found_bounds_say_from_how_many_rows_on_a_size_is_seen(session, limit):
             assert f"as {limit} rows of a person_id count" in found[0]
         else:
             assert any("no bounds were found" in note for note in notes)
+
+
+@pytest.mark.parametrize(("eps", "limit", "weak"), [
+    ("1", 1, False), ("0.1", 1, False), ("0.05", 1, True), ("0.1", 100, True),
+])  # fmt: skip
+def test_bounds_that_may_be_chance_are_said_to_be_so_before(session, eps, limit, weak):
+    """By eps and limit alone, from so many rows on that a table may well have none such."""
+    call = f"DP_AVG(person_id, eps={eps}, bounds='auto', max_rows_contributed={limit})"
+    notes = notes_of(session.explain(f"SELECT {call} FROM visits"))
+    said = any(note.endswith("or be chance: state bounds=[low, high]") for note in notes)
+    assert said == weak

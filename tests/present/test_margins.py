@@ -15,6 +15,7 @@ from dpquery.answer import _margin
         (3, (1, 9), "1 … 9"),
         (5.0, (3.0, 7.0), "± 2"),
         (2.0, (2.0, 2.0), "± 0"),
+        (2.0, (float("-inf"), float("inf")), "± unlimited"),
     ],
 )
 def test_an_interval_is_written_as_precisely_as_it_is(value, interval, written):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -22,7 +23,7 @@ from dpquery.core.source import Source
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
 from dpquery.functions.quantile import OF_LISTS
-from dpquery.functions.search import Block, blocks_of
+from dpquery.functions.search import Block, SearchRelease, blocks_of
 from dpquery.ir.expr import Code
 from dpquery.plan.plan import with_bounds
 from dpquery.policy.model import Bounds, Column, LedgerSettings, Policy, PolicyBudget
@@ -207,13 +208,13 @@ def test_bounds_are_those_of_all_rows(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         answer = opened.sql(auto("DP_AVG(i", 50, " WHERE g = 'a' AND i < 42"))
         assert answer.notes[-1] == (
-            "i below 32 counts as 32, above 41 as 41: bounds found for 10 of the charge, and "
-            "kept; ± is the noise only (95 %)"
+            "values of i outside 32 to 41 are cut to it: bounds found from noisy counts for 10 "
+            "of the charge, and kept; ± is the noise only (95 %)"
         )
         assert 39 < answer.scalar() < 42
         again = opened.sql(auto("DP_AVG(i", 50))
         assert again.notes[-1].startswith(
-            "i below 32 counts as 32, above 64 as 64: bounds that were found before; ±"
+            "values of i outside 32 to 64 are cut to it: bounds found from noisy counts before"
         )
 
 
@@ -282,6 +283,31 @@ def test_a_search_that_finds_nothing_keeps_nothing(ordinary):
             "no bounds were found for i: too few rows for this eps; state bounds=[low, high]"
         )
         assert not kept(opened, auto("DP_SUM(i"))
+
+
+@pytest.mark.parametrize("function", ["DP_AVG", "DP_VAR_POP", "DP_STDDEV_POP", "DP_SUM"])
+def test_bounds_found_by_chance_do_not_cut_the_margin(ordinary, monkeypatch, function):
+    """A mean was given as -12, within -16 … -8, where no row is below 40.
+
+    Noise alone is released: it rules out one end of the bounds seldom, never 40 times in a row.
+    """
+
+    def chance(release: SearchRelease, _: object) -> tuple[int, int]:
+        lows = [block.low * release.code.grid for block in blocks_of(release.code)]
+        return lows.index(-16), lows.index(-16) + 1
+
+    monkeypatch.setattr(SearchRelease, "_ends", chance)
+    unlimited = []
+    with session(policy_over(ordinary, single=True)) as opened:
+        for number in range(40):  # bounds that are found, and then found before
+            call = f"{function}(i, eps=0.000{number:02}1, bounds='auto') AS n"
+            answer = opened.sql(f"SELECT {call} FROM t")
+            ((low, high),), text = answer.interval("n"), str(answer)
+            assert text.splitlines()[0].endswith("noise ±")
+            assert ("± unlimited" in text) == math.isinf(low)
+            unlimited.append(math.isinf(low))
+            assert high - answer.scalar() == pytest.approx(answer.scalar() - low)
+    assert any(unlimited) == (function != "DP_SUM")
 
 
 def test_what_breaks_between_charge_and_keeping_leaves_the_charge(ordinary, monkeypatch):

@@ -54,14 +54,14 @@ def outcome(session: Session, text: str) -> str:
 
 
 def require_help(refusal: QueryRefused, text: str) -> None:
-    """Insist on a code, a place in the text, a remedy, and words of our own."""
+    """Insist on a code, a place in the text, a remedy or a reason, and words of our own."""
     span, told = refusal.span, str(refusal)
     assert re.fullmatch(r"DPQ[1-5]\d\d", refusal.code)
     if refusal.code != "DPQ104":  # a text that holds no statement has no place for it either
         assert span is not None, told
         within = text if refusal.source is None else refusal.source.text  # as that of a view
         assert 0 <= span.start <= span.end <= len(within), (text, span)
-    assert "\n   try: " in told, told
+    assert "\n   try: " in told or "\n   why: " in told, told
     assert not ENGINES_OWN.search(told), told
 
 

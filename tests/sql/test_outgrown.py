@@ -142,7 +142,7 @@ refused[DPQ406]: this query is too large
    why: the most is 8.
         a scan that one unit's rows could make slow, or large, would tell of them
         by the time it takes, or by failing.
-   try: make one row of each unit first: GROUP BY the unit""",  # noqa: E501
+        make one row of each unit first: GROUP BY the unit.""",  # noqa: E501
     ),
 ]
 

@@ -41,7 +41,7 @@ from dpquery.sql.bind.options import (
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.shares import Shares, share_text
-from dpquery.sql.suggest.dialects import is_share, meant_call, nearest_function
+from dpquery.sql.suggest.dialects import boundaries, is_share, meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
     fits,
@@ -446,6 +446,7 @@ class _Reader:
                 remedy = f"{name}({self.spans.text(first)}, [0.25, 0.75], eps=0.5)"
                 raise refusal("DPQ205", title, self.spans.of(whole), label, why, remedy)
             return tuple(map(self._one_order, whole.expressions))
+        self._require_share(self.spans.of(share), whole)
         if isinstance(unwrapped(first), exp.Literal):
             swapped = f"{self.spans.text(share)}, {self.spans.text(first)}"
             return self._one_order(share, f"{name}({swapped}, eps=0.5)")
@@ -456,6 +457,17 @@ class _Reader:
         remedy = remedy or self._with_share(span, number)
         limits = (Fraction(0), Fraction(1))
         return read_number_between("the quantile", number, span, limits, remedy)
+
+    def _require_share(self, span: Span, number: exp.Expr) -> None:
+        """Refuse the number of parts, which APPROX_QUANTILES takes in place of a share."""
+        name = self.spans.source.snippet(self.spans.name(self.node)).upper()
+        shares = boundaries(name, number)
+        if not shares:
+            return
+        title = f"{name} of {number.name} parts needs their boundaries"
+        label = "a number of parts, not a quantile"
+        why = "quantiles are shares of the rows here, from 0, the least, to 1, the greatest."
+        raise refusal("DPQ205", title, span, label, why, self._with(span, shares))
 
     def _with_share(self, span: Span, number: exp.Expr) -> str:
         """Write the call with another quantile: a percentage becomes a share."""

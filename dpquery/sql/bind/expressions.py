@@ -346,10 +346,25 @@ class Conditions:
             self._refuse_null(node, span)
         if isinstance(node, exp.Func | exp.Filter):
             self._refuse_function(node)
+        if isinstance(node, exp.Window):
+            self._refuse_window(node, span)
         word = node.sql(dialect="duckdb")[:40]
         if isinstance(node, exp.Bracket):
             word = "an index in brackets"
         raise outside(word, span, "not understood", self._sample())
+
+    def _refuse_window(self, node: exp.Window, span: Span) -> NoReturn:
+        """Refuse a window beside DP_ functions, or in a condition; offer where quarters end."""
+        order, asked = node.args.get("order"), self._sample()
+        first = order.expressions[0].this if order is not None else None
+        if isinstance(first, exp.Column):
+            expr, text = self.bind(first), self.spans.text(first)
+            if expr.type.numeric and implied(expr).bounded:
+                call = f"DP_QUANTILE({text}, [0.25, 0.5, 0.75], eps=0.5)"
+                asked = query_about(self.scope.table, call)
+        title = "a window here would compare rows of several units"
+        why = "one unit's rows would change what the rows of another one get."
+        raise refusal("DPQ307", title, span, "computed from all the rows", why, asked)
 
     def _sample(self) -> str:
         """Write a query that asks about some of the rows."""
@@ -374,7 +389,11 @@ class Conditions:
             no_null(self.spans.of(around), f"use {test}", remedy)
         first = written_name(next(iter(self.scope.table.columns)))
         clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
-        no_null(span, "not a value", "TRUE" if clause else first)
+        if clause:
+            title = "NULL is not true, so no row would be kept"
+            why = "a condition keeps the rows for which it is true; NULL is so for none."
+            raise refusal("DPQ208", title, span, "not a condition", why, "TRUE")
+        no_null(span, "not a value", first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
         call = node.this if isinstance(node, exp.Filter) else node

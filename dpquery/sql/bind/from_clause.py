@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import UNKNOWN, Interval, ordinal
-from dpquery.errors import listed, refusal
+from dpquery.errors import advice, listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
 from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
@@ -144,7 +144,7 @@ class Context(ABC):
             )
             label = f"more than {MOST_RELATIONS} relations when it is written out"
             why = "a name of WITH over private rows is written out wherever it is read."
-            remedy = "read each name of WITH once or twice, or ask in several steps"
+            remedy = advice("read each name of WITH once or twice, or ask in several steps")
             raise too_large(title, whole, label, why, remedy)
         return number
 
@@ -386,12 +386,13 @@ def _plain(node: exp.Expr, spans: Spans) -> str:
     if isinstance(node, exp.Column) and not node.table and not is_star(node):
         return node.name
     word = f"{spans.text(node)[:40]} in a star"
-    raise outside(word, spans.of(node), "not the name of a column", "SELECT * EXCLUDE (a)")
+    offered = written_name(node.name) if node.name else advice("write SELECT * EXCLUDE (a)")
+    raise outside(word, spans.of(node), "not the name of a column", offered)
 
 
 def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> NoReturn:
     title = f"there is no column {name[:80]!r} for this star to word otherwise"
     label = "not among its columns, or mentioned before"
     why = "each column is left out, replaced or renamed once at most."
-    remedy = f"columns here: {listed(names)}" if names else "leave it away"
+    remedy = advice(f"columns here: {listed(names)}" if names else "leave it away")
     raise refusal("DPQ204", title, spans.of(node), label, why, remedy)

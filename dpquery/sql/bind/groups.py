@@ -21,7 +21,7 @@ from sqlglot.helper import ensure_list
 from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Interval, Kind
-from dpquery.errors import QueryRefused, Worded, refusal
+from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import (
@@ -427,7 +427,8 @@ class Keys:
         title = "the answer could not contain anything"
         label = f"no group of {self.rows.spans.source.snippet(shown)} is left"
         why = "it would be charged, and tell nothing."
-        remedy, span = ("TRUE", about[-1].span) if about else ("leave out this group", shown)
+        leave = advice("leave out this group")
+        remedy, span = ("TRUE", about[-1].span) if about else (leave, shown)
         raise refusal("DPQ408", title, span, label, why, remedy)
 
     def _is_division(self, node: exp.Expr) -> bool:
@@ -495,7 +496,8 @@ class Keys:
         return f"{written} AND {operand(where.this, spans)}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
-        most, remedy = max(keys, key=lambda key: key.size), "leave out one of the groups"
+        most = max(keys, key=lambda key: key.size)
+        remedy = advice("leave out one of the groups")
         if isinstance(most.expr, ColumnRef):
             remedy = self._named_groups(most.expr)
         title = f"this would make {cells:,} groups"

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import QueryRefused
+from dpquery.errors import QueryRefused, advice
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
     ColumnRef,
@@ -79,6 +79,7 @@ Item = Derived | PublicItem | ReleasedItem | RowList
 """What can stand in a FROM clause with private rows."""
 MOST_LOOKED_AT = 12
 """Inner joins in a row among which the next one is looked for."""
+_LISTED = advice("write [a, b], or string_split(text, ';')")
 
 
 def bind_from(
@@ -377,7 +378,7 @@ class _From:
         context, span = self.context, self.context.spans.of(found.node)
         tied = item.side or item.kind or item.using or item.natural
         if tied or not self._by(item).conditioned:
-            refuse_list(item.span, "rows of a list have no other key", "CROSS JOIN UNNEST(...)")
+            refuse_list(item.span, "rows of a list have no other key")
         if self.table.unit is None:
             refuse_rows_of_own(span, self.table)
         number = context.numbers()
@@ -532,13 +533,12 @@ def _values(rows: Conditions, node: exp.Unnest) -> tuple[list[Expr], str | None]
         return values, None
     call = isinstance(of, exp.Anonymous) and str(of.this).upper() in SPLITS
     if not call or len(of.expressions) != 2 or len(lists) > 1:
-        refuse_list(span, "one list is needed", "[a, b], or string_split(text, ';')")
+        refuse_list(span, "one list is needed", _LISTED)
     value, separator = rows.bind(of.expressions[0]), unwrapped(of.expressions[1])
     if value.type.kind is not Kind.TEXT:
-        mismatch(value.span, "a text is needed here", with_article(value.type), "[a, b]")
+        mismatch(value.span, "a text is needed here", with_article(value.type), _LISTED)
     if not (isinstance(separator, exp.Literal) and separator.is_string and separator.this):
-        label = "a literal text of one character or more is needed"
-        refuse_list(rows.spans.of(separator), label, "string_split(text, ';')")
+        refuse_list(rows.spans.of(separator), "a literal text with characters is needed", "';'")
     return [value], str(separator.this)
 
 

@@ -33,7 +33,13 @@ from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans, mended
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
-from dpquery.sql.suggest.dialects import CLOSE, function_of, is_aggregate, nearest_function
+from dpquery.sql.suggest.dialects import (
+    CLOSE,
+    LISTING,
+    function_of,
+    is_aggregate,
+    nearest_function,
+)
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
@@ -270,6 +276,9 @@ class Released:
         title = f"{name} would be exact"
         label = "no noise is added here"
         why = "an exact result shows, when one person is added, that they were."
+        if name.upper() in LISTING:
+            title, label = f"{name} would list the values of single rows", "a value of each row"
+            why = "a row's value is somebody's own; how many rows have one is told with noise."
         remedy = self._by_alias(name, call) or self.calls.meant(name, call) or COUNT
         raise refusal("DPQ302", title, self.spans.of(call), label, why, remedy)
 

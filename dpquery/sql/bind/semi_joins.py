@@ -21,7 +21,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, EPOCH, INTEGER, Interval, Kind
-from dpquery.errors import refusal
+from dpquery.errors import advice, refusal
 from dpquery.ir.expr import (
     Apply,
     ColumnRef,
@@ -311,7 +311,10 @@ class _Subqueries(PublicSubqueries):
         """Return the one value that a subquery has for the unit of a row."""
         given = {slot for slot, clause in select.args.items() if clause}
         if given - (OF_EXISTS - {"distinct"}) or len(select.expressions) != 1:
-            word, remedy = "this in a subquery of one value", "(SELECT MAX(x) FROM ...)"
+            word, remedy = (
+                "this in a subquery of one value",
+                advice("write (SELECT MAX(x) FROM ...)"),
+            )
             raise outside(word, span, "not one aggregate of a unit's rows", remedy)
         inner, asked, _ = self._tied_rows(span, select)
         found, item = _Subqueries(self.context, inner), select.expressions[0].unalias()
@@ -327,7 +330,7 @@ class _Subqueries(PublicSubqueries):
         source, span = self.spans.source, self.spans.of(node.args["query"])
         name, select = written_name(query.table.unit or ""), node.args["query"].find(exp.Select)
         items = [] if select is None else [self.spans.of(item) for item in select.expressions]
-        remedy = f"{name} IN (SELECT {name} ...)"
+        remedy = advice(f"write {name} IN (SELECT {name} ...)")
         if items and "(" in source.snippet(span)[:1]:
             first, last = items[0].start, items[-1].end
             before, after = source.text[span.start : first], source.text[last : span.end]
@@ -421,7 +424,7 @@ class _Subqueries(PublicSubqueries):
             "a DP_ function in it releases a value that may be compared.",
         )
         if not unit or not remedy:
-            remedy = f"{name} IN (SELECT {name} ...)"
+            remedy = advice(f"write {name} IN (SELECT {name} ...)")
         raise refusal("DPQ307", title, span, label, why, remedy)
 
 

@@ -16,6 +16,7 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, Type
 from dpquery.errors import (
+    advice,
     refusal,
 )
 from dpquery.ir.expr import Constant, Expr, Literal
@@ -178,7 +179,7 @@ class Statement(Opener):
         if self._depth > MOST_NESTED:
             title = f"queries are nested more than {MOST_NESTED} deep"
             why = "a name of WITH that is made of another is nested in it, as brackets are."
-            remedy = "ask in several steps, or put several of them into one"
+            remedy = advice("ask in several steps, or put several of them into one")
             raise too_large(title, self.spans.of(node), why=why, remedy=remedy)
         before = self._released_reads
         try:
@@ -293,15 +294,17 @@ class Statement(Opener):
         sql = self._of_public(sql)
         if not self.public.accepts(Above(sql, ()), ()):
             title = "the types in this subquery do not match"
-            mismatch(span, title, "somewhere here", "CAST(... AS TEXT)")
+            mismatch(span, title, "somewhere here", advice("write CAST(... AS TEXT)"))
         name = self.public.derived(sql)
         self._derived |= {name} if name is not None else set()
         if name is None or len(self._derived) > MOST_DERIVED:
             several = name is not None
             title = "this makes too much of public tables"
             label = f"more than {MOST_DERIVED} such subqueries" if several else "too large"
-            fewer = "join fewer subqueries, or one of what they have in common"
-            smaller = "show fewer columns of it, or fewer rows: WHERE, GROUP BY, DISTINCT"
+            fewer = advice("join fewer subqueries, or one of what they have in common")
+            smaller = advice(
+                "show fewer columns of it, or fewer rows: WHERE, GROUP BY, DISTINCT"
+            )
             why = "its rows are read before anything is charged, and held beside private ones."
             raise refusal("DPQ409", title, span, label, why, fewer if several else smaller)
         known = {column: names[column].name for column in self.public.columns(name)}
@@ -549,7 +552,7 @@ def _require_few(found: Open, span: Span) -> None:
     if found.most > MOST_MEMBERS:
         title = f"rows are compared with {MOST_MEMBERS} released values at most"
         why = "they are not known yet: each is put among the rows on its own."
-        remedy = f"end the subquery: LIMIT {MOST_MEMBERS}"
+        remedy = advice(f"end the subquery with LIMIT {MOST_MEMBERS}")
         raise refusal("DPQ409", title, span, f"up to {found.most:,}", why, remedy)
 
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import Compare, Comparison, Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll
 from dpquery.sql.bind.from_clause import (
@@ -43,8 +43,8 @@ from dpquery.sql.suggest.joins import refuse_across, refuse_group, refuse_withou
 
 _ACROSS_UNITS = {"limit": "LIMIT", "offset": "OFFSET", "order": "ORDER BY"}
 _MISPLACED = {
-    "qualify": ("QUALIFY beside GROUP BY", "QUALIFY in a query around this one"),
-    "having": ("HAVING without GROUP BY", "WHERE in place of HAVING"),
+    "qualify": ("QUALIFY beside GROUP BY", advice("QUALIFY in a query around this one")),
+    "having": ("HAVING without GROUP BY", advice("WHERE in place of HAVING")),
 }
 """What a SELECT of the other kind has, and what says the same."""
 
@@ -253,7 +253,7 @@ def combined_rows(context: Context, node: exp.SetOperation, arms: Sequence[Deriv
     if distinct and not owners:
         _refuse_units_apart(context, node, first, second)
     rows = zip(first.columns.values(), second.columns.values(), strict=True)
-    remedy = "give both sides columns of the same types"
+    remedy = advice("give both sides columns of the same types")
     aligned = [alike(span, list(column), lambda: remedy) for column in rows]
     if isinstance(node, exp.Union):
         found = _union_all(context, span, arms, aligned, owners)
@@ -282,7 +282,7 @@ def _refuse_units_apart(
     word, span = node.key.upper(), context.spans.of(node)
     if first.owners and second.owners:
         label, unit = "compared with another column", written_name(first.table.unit or "")
-        remedy = f"give {unit} the same place on both sides"
+        remedy = advice(f"give {unit} the same place on both sides")
         raise outside(f"{word} with the unit in two places", span, label, remedy)
     arm, found = (node.expression, second) if first.owners else (node.this, first)
     item = next(arm.find_all(exp.Select)).expressions[0]
@@ -319,5 +319,5 @@ def uneven(word: str, left: int, right: int, span: Span) -> QueryRefused:
     """Return the refusal to put relations together that have not as many columns."""
     title = f"{word} of {left} and {right} columns"
     why = "columns are put together by their places."
-    remedy = "give both sides the same number of columns"
+    remedy = advice("give both sides the same number of columns")
     return refusal("DPQ208", title, span, "another number of columns", why, remedy)

@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
-from dpquery.errors import refusal
+from dpquery.errors import advice, refusal
 from dpquery.functions.quantize import code_between
 from dpquery.ir.expr import (
     Code,
@@ -353,6 +353,7 @@ _WINDOW_FUNCTIONS: dict[type[exp.Expr], WindowFunction] = {
     exp.Lead: WindowFunction.LEAD,
 }
 _FURTHEST = 1000
+_ANY = re.IGNORECASE | re.DOTALL
 
 
 class WindowRows(Conditions):
@@ -457,7 +458,8 @@ class WindowRows(Conditions):
         return tiles
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:
-        unit, span, remedy = self.scope.table.unit, self.spans.of(node), "leave the window out"
+        unit, span = self.scope.table.unit, self.spans.of(node)
+        remedy = advice("leave the window out")
         if unit is not None:
             name = written_name(unit)
             by = f"{name}, " if node.args.get("partition_by") else f"PARTITION BY {name} "
@@ -469,16 +471,22 @@ class WindowRows(Conditions):
         raise refusal("DPQ307", title, span, label, why, remedy)
 
     def _refuse_frame(self, node: exp.Window) -> NoReturn:
-        span, remedy = self.spans.of(node), "leave the frame out"
-        if node.args.get("order") is not None:
-            text = self.spans.text(node)
-            remedy = re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=re.I | re.S)
-        title = "an aggregate over a part of a unit's ordered rows is not computed"
+        span, call = self.spans.of(node), self.spans.text(node.this)
+        text = re.sub(
+            r"\s*\b(?:ROWS|RANGE|GROUPS)\s.*\)$", ")", self.spans.text(node), flags=_ANY
+        )
         why = (
             "aggregates are over all rows of a part; row_number, rank, dense_rank,",
             "ntile, lag and lead take an order.",
         )
-        raise refusal("DPQ307", title, span, "ordered, or with a frame", why, remedy)
+        if type(node.this) in _FUNCTIONS:
+            title = "an aggregate over a part of a unit's ordered rows is not computed"
+            text = re.sub(r"\s*\bORDER\s+BY\b.*\)$", ")", text, flags=_ANY)
+        else:
+            title = f"{call[:40]} is not computed over the rows of a unit"
+            known = type(node.this) in _WINDOW_FUNCTIONS
+            text = text if known else text.replace(call, "rank()", 1)
+        raise refusal("DPQ307", title, span, "ordered, or with a frame", why, text)
 
 
 def _steps(node: exp.Expr) -> int | None:

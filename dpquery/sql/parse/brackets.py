@@ -12,9 +12,14 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery.errors import advice
 from dpquery.sql.parse.spans import Spans, outside
 
 _INNER = {"", "INNER", "CROSS"}
+
+
+_CROSS = advice("use CROSS JOIN in place of the comma")
+_NAMED = advice("write SELECT ... FROM a JOIN b USING (x)")
 
 
 def without_brackets(tree: exp.Expr, spans: Spans) -> None:
@@ -29,7 +34,12 @@ def without_brackets(tree: exp.Expr, spans: Spans) -> None:
         if not isinstance(first, exp.Table | exp.Subquery) or not first.args.get("joins"):
             continue
         if any(join.meta.get("comma") for join in first.args["joins"]):
-            _refuse(node, spans, "a comma in brackets", "use CROSS JOIN in place of the comma")
+            _refuse(
+                node,
+                spans,
+                "a comma in brackets",
+                _CROSS,
+            )
         joins = first.args.pop("joins")
         if node.alias:
             select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first))
@@ -44,7 +54,12 @@ def without_brackets(tree: exp.Expr, spans: Spans) -> None:
             node.replace(first)
             around.parent.set("joins", [*joins, *(around.parent.args.get("joins") or [])])
         else:
-            _refuse(node, spans, "a join in brackets", "SELECT ... FROM a JOIN b USING (x)")
+            _refuse(
+                node,
+                spans,
+                "a join in brackets",
+                _NAMED,
+            )
 
 
 def _beside(

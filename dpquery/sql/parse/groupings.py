@@ -7,6 +7,7 @@ from itertools import chain, compress, product
 
 from sqlglot import expressions as exp
 
+from dpquery.errors import advice
 from dpquery.sql.bind.scope import Scope, fold
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
@@ -66,7 +67,7 @@ def _require_few_sets(count: int, node: exp.Expr, spans: Spans) -> None:
     if count > MOST_SETS:
         title, label = f"GROUP BY has at most {MOST_SETS} groupings", f"makes {count:,} of them"
         why = "they share what each call may spend, so that each would hear little."
-        remedy = ("GROUP BY ROLLUP (...)", "a column more is one grouping more there")
+        remedy = advice("write GROUP BY ROLLUP (...): a column more is one grouping more there")
         raise too_large(title, spans.of(node), label, why, remedy)
 
 

@@ -18,7 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.errors import QueryRefused, advice, nearest, refusal
 from dpquery.sql.parse.spans import (
     example,
     incomplete,
@@ -245,13 +245,13 @@ def _check_text(source: Source) -> None:
         title = f"the query is longer than {MAX_BYTES // 1024} kB"
         span = Span(min(len(text), MAX_BYTES) - 1, len(text))
         why = "texts of this size are refused before they are parsed."
-        raise too_large(title, span, "from here on", why, "ask in smaller queries")
+        raise too_large(title, span, "from here on", why, advice("ask in smaller queries"))
     for offset, char in enumerate(text):
         if char not in "\t\n\r" and unicodedata.category(char) in {"Cc", "Cs"}:
             title = f"the query holds the control character U+{ord(char):04X}"
             span, label = Span(offset, offset + 1), "not allowed in a query"
             why = "control characters can hide what a query says."
-            raise too_large(title, span, label, why, "remove the character")
+            raise too_large(title, span, label, why, advice("remove the character"))
 
 
 def _tokens(source: Source) -> list[Token]:
@@ -263,7 +263,7 @@ def _tokens(source: Source) -> list[Token]:
             "a quote or comment is not closed",
             next((Span(*one.span(1)) for one in opened if one[1]), Span(0, len(source.text))),
             "opened here",
-            "close it: a text ends in ', a name in \", a comment in */",
+            advice("close it: a text ends in ', a name in \", a comment in */"),
         ) from None
     if len(tokens) > MAX_TOKENS:
         span = span_of(tokens[MAX_TOKENS])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
+from dpquery.errors import advice
 from dpquery.sql.bind.scope import is_query
 from dpquery.sql.parse.spans import Spans, outside
 
@@ -47,12 +48,12 @@ def _join(select: exp.Select, lists: list[exp.Expr], spans: Spans) -> None:
     item, *others = lists
     if others:
         word, label = "a second UNNEST in one SELECT", "lists of one row, side by side"
-        raise outside(word, spans.of(others[0]), label, "one UNNEST in each query")
+        raise outside(word, spans.of(others[0]), label, advice("one UNNEST in each query"))
     clauses = (*select.expressions, select.args.get("qualify"))
     nodes = (node for clause in clauses if clause for node in clause.walk(prune=is_query))
     window = next((node for node in nodes if isinstance(node, exp.Window)), None)
     if window is not None:  # it is of the rows before, or after: engines differ
-        remedy = "put the window in a query around this one"
+        remedy = advice("put the window in a query around this one")
         raise outside("a window beside UNNEST", spans.of(window), "of which rows?", remedy)
     span = spans.of(item)
     place = {"start": span.start, "end": span.end - 1}
@@ -83,7 +84,7 @@ def _of_lateral(node: exp.Lateral, spans: Spans) -> exp.Expr:
     item, *more = slots.pop("expressions", [None])
     if slots or more or item is None or not _is_list(_unaliased(item)):
         span = spans.word("LATERAL") or spans.of(node)
-        remedy = "LATERAL (SELECT UNNEST(string_split(text, ';')) AS part) AS u"
+        remedy = advice("write LATERAL (SELECT UNNEST(string_split(text, ';')) AS part)")
         raise outside("LATERAL with more than UNNEST", span, "not the list of a row", remedy)
     if alias is None:
         alias = exp.TableAlias(this=exp.to_identifier(_NAME))

@@ -31,7 +31,7 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, refusal, shown
+from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, advice, refusal, shown
 from dpquery.ir.expr import Literal, decimal
 from dpquery.sql.commands import Explain, read_aside
 from dpquery.sql.parse.guards import MAX_BYTES
@@ -39,7 +39,7 @@ from dpquery.sql.parse.spans import no_number, unreadable
 
 LONGEST = 400
 """Signs of a number, leading zeros included; more would make reading it slow, or fail."""
-_FULL = "write the value in full, as 12.5 or '2024-12-31'"
+_FULL = advice("write the value in full, as 12.5 or '2024-12-31'")
 _DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

@@ -20,7 +20,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 from dpquery import functions, rowfunctions
 from dpquery.core.source import Source, Span
-from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
+from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused, advice
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.audit import ALLOWED, check_all_read
@@ -348,7 +348,7 @@ def _of_ordered(source: Source, node: exp.WithinGroup, spans: Spans) -> exp.Anon
 
 
 def _too_deep(span: Span, label: str) -> QueryRefused:
-    remedy = "write the query with less nesting, or use IN for long lists"
+    remedy = advice("write the query with less nesting, or use IN for long lists")
     return too_large("the query is nested too deeply", span, label, remedy=remedy)
 
 

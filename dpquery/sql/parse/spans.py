@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 
 _WIDEST = 88
 """Longer queries are not repeated: the change would be lost in them."""
@@ -96,7 +96,7 @@ def incomplete(title: str, span: Span, label: str, *remedy: str) -> QueryRefused
 def no_number(text: str, span: Span, label: str) -> QueryRefused:
     """Return the refusal of a number that is not written as one."""
     title = f"{text[:40]!r} is not a number here"
-    return unreadable(title, span, label, "write the value in full, as 12.5 or 1e6")
+    return unreadable(title, span, label, advice("write the value in full, as 12.5 or 1e6"))
 
 
 def unreadable(title: str, span: Span, label: str, remedy: str) -> QueryRefused:
@@ -110,7 +110,7 @@ def too_large(
     span: Span,
     label: str = "one too many",
     why: str = "texts of this shape are refused before they are parsed.",
-    remedy: str | tuple[str, ...] = "write the query with less nesting",
+    remedy: str | tuple[str, ...] = advice("write the query with less nesting"),
 ) -> QueryRefused:
     """Return the refusal of what would take the parser, or the engine, too long."""
     return refusal("DPQ105", title, span, label, why, remedy)
@@ -121,7 +121,7 @@ def repeated(span: Span, levels: str) -> QueryRefused:
     title = "this expression grows too large"
     label = "written out in full, its parts repeat too often"
     why = "expressions that repeat their parts double with each level."
-    return too_large(title, span, label, why, f"compute with fewer levels of {levels}")
+    return too_large(title, span, label, why, advice(f"compute with fewer levels of {levels}"))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.bind.typed import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
@@ -511,5 +511,9 @@ def _refuse_asked(place: Base, node: exp.Expr, part: exp.Expr, label: str) -> No
     text, select = place.spans.text(part), node.find_ancestor(exp.Select)
     group = None if select is None else select.args.get("group")
     key = None if group is None else group.find(exp.Column)
-    remedy = "GROUP BY ROLLUP (...)" if key is None else f"GROUPING({place.spans.text(key)})"
+    remedy = (
+        advice("write GROUP BY ROLLUP (...)")
+        if key is None
+        else f"GROUPING({place.spans.text(key)})"
+    )
     raise outside(f"GROUPING of {text}"[:60], place.spans.of(part), label, remedy)

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
 from dpquery.sql.bind.expressions import chain, conjuncts
@@ -202,7 +202,7 @@ class From:
         theirs = {fold(name) for name, _ in member.columns}
         shared = {fold(name): name for name in self.columns if fold(name) in theirs}
         if not shared:
-            remedy = "JOIN ... ON the columns that are equal"
+            remedy = advice("write JOIN ... ON the columns that are equal")
             raise outside("NATURAL JOIN", self.spans.of(join), "no column of both", remedy)
         names = [exp.to_identifier(name, quoted=True) for name in shared.values()]
         for name in names:
@@ -216,12 +216,16 @@ class From:
         span = self.spans.of(join)
         known = kind in {"", "INNER", "CROSS", "OUTER", *_SEMI}
         if not known:
-            raise outside(f"{kind} JOIN", span, "not understood", "JOIN ... USING (...)")
+            raise outside(
+                f"{kind} JOIN", span, "not understood", advice("write JOIN ... USING (...)")
+            )
         if side and self.comma and side != "LEFT":
-            remedy = "use CROSS JOIN in place of the comma"
+            remedy = advice("use CROSS JOIN in place of the comma")
             raise outside(f"{side} JOIN after a comma", span, "unclear", remedy)
         if not conditioned and (side in _SIDES or kind in _SEMI):
-            raise outside(f"{side or kind} JOIN without ON", span, "on what?", "USING (...)")
+            raise outside(
+                f"{side or kind} JOIN without ON", span, "on what?", advice("write USING (...)")
+            )
 
     def _merged(self, name: exp.Identifier, member: Member, side: str) -> tuple[Value, Value]:
         """Write USING (name) as an equality; give also the column that both become."""
@@ -235,7 +239,7 @@ class From:
             unknown_column(node, [known for known, _ in member.columns], member.alias, span)
         if not comparable(left.kind, right.kind):
             title = f"{name.name} is a {left.kind} and a {right.kind}"
-            mismatch(span, title, "two types", "ON ... = CAST(... AS TEXT)")
+            mismatch(span, title, "two types", advice("write ON ... = CAST(... AS TEXT)"))
         safe = left.kind is right.kind not in {None, Kind.DECIMAL}
         pair = made("({0} = {1})", left, right, kind=Kind.BOOLEAN, safe=safe)
         if side == "FULL":
@@ -311,9 +315,9 @@ def require_rows(rows: int, limit: int, span: Span, remedy: str = "") -> int:
         PlanRefused: DPQ409.
     """
     if rows > limit:
-        other = "join fewer relations, or make their rows fewer by GROUP BY or LIMIT before"
-        remedies = tuple(filter(None, [remedy, other]))
-        raise outgrown(f"this can have {rows:,} rows", span, f"more than {limit:,}", *remedies)
+        title, label = f"this can have {rows:,} rows", f"more than {limit:,}"
+        remedy = remedy or advice("join fewer relations, or fewer rows: GROUP BY, LIMIT")
+        raise outgrown(title, span, label, remedy)
     return rows
 
 
@@ -350,7 +354,7 @@ def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
     """Return the type of a constant, and the text that makes a column's values of it."""
     if column.kind is None:
         title = "the type of this value is not known"
-        mismatch(span, title, "of any type", "CAST(... AS DOUBLE)")
+        mismatch(span, title, "of any type", advice("write CAST(... AS DOUBLE)"))
     type_ = Type(column.kind) if column.kind in _FITTING else DOUBLE
     return type_, _FITTING.get(column.kind, _NUMBER).format(column.sql)
 
@@ -403,11 +407,11 @@ def literals(found: Sequence[object] | None, kind: Kind | None, span: Span) -> l
             span,
             "gives more",
             "the values are read now, and become a part of the query.",
-            "SELECT DISTINCT ... LIMIT 1000",
+            advice("write SELECT DISTINCT ... LIMIT 1000"),
         )
     if None in found:
         title = "NULL is among these values, and nothing equals it"
-        mismatch(span, title, "holds NULL", "WHERE ... IS NOT NULL")
+        mismatch(span, title, "holds NULL", advice("write WHERE ... IS NOT NULL"))
     return [_literal(value, kind, span) for value in found if not _is_endless(value)]
 
 

@@ -8,7 +8,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import refusal
+from dpquery.errors import advice, refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
 from dpquery.sql.empty_answers import refuse_offset
@@ -193,7 +193,7 @@ class Select:
     def _is_distinct(self) -> bool:
         node = self._args.get("distinct")
         if node is not None and node.args.get("on") is not None:
-            remedy = "QUALIFY row_number() OVER (PARTITION BY ...) = 1"
+            remedy = advice("write QUALIFY row_number() OVER (PARTITION BY ...) = 1")
             raise outside("DISTINCT ON", self._spans.of(node), "not understood", remedy)
         return node is not None
 

@@ -19,7 +19,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import refusal
+from dpquery.errors import advice, refusal
 from dpquery.ir.query import IntervalEnd
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.options import read_number_between
@@ -80,7 +80,7 @@ class Opener(Context):
                 f"texts of up to {self._characters:,} characters would be made",
                 span,
                 f"with those before, more than {MOST_CHARACTERS:,} in all rows",
-                "cut them first, LEFT(text, 20), or put them together outside",
+                advice("cut them first, LEFT(text, 20), or put them together outside"),
             )
 
     @abstractmethod
@@ -135,7 +135,10 @@ class Opener(Context):
         if len(found.columns) != 1:
             span, label = self.spans.of(node), f"{len(found.columns)} columns"
             raise outside(
-                "a subquery of several columns", span, label, "SELECT max(1) FROM ..."
+                "a subquery of several columns",
+                span,
+                label,
+                advice("write SELECT max(1) FROM ..."),
             )
         return found, found.columns[0]
 
@@ -189,7 +192,7 @@ def arms_of(opener: Opener, node: exp.SetOperation) -> list[exp.Expr]:
             span = opener.spans.of(node)
             word = f"{side.key.upper()} beside {node.key.upper()}"
             label = "which comes first?"
-            raise outside(word, span, label, "put one of them in brackets")
+            raise outside(word, span, label, advice("put one of them in brackets"))
     return [node.this, node.expression]
 
 
@@ -263,7 +266,7 @@ def _common(
     if not comparable(one.kind, other.kind) or _unlike(one, other):
         first, second = one.kind or "list", other.kind or "list"
         title = f"{word} of a {first} and a {second}, in column {one.name[:40]}"
-        mismatch(span, title, "two types", "CAST(... AS TEXT)")
+        mismatch(span, title, "two types", advice("write CAST(... AS TEXT)"))
     if one.kind is other.kind or None in {one.kind, other.kind}:
         return one.kind if one.kind is other.kind else None, _AS_IS
     return Kind.DOUBLE, "TRY_CAST({} AS DOUBLE)"

@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import ParseError
 
 from dpquery.core.source import Source, Span
-from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.errors import QueryRefused, advice, nearest, refusal
 from dpquery.sql.bind.typed import target
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
@@ -99,12 +99,18 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
             return f"GROUP BY {', '.join(map(spans.text, node.expressions))}"
         case exp.With():
             repeats = any(map(_reads_itself, node.expressions))
-            otherwise = "join a public table that lists the steps"
-            return otherwise if repeats else mended(spans.source, found, "", "WITH t AS (...)")
+            otherwise = advice("join a public table that lists the steps")
+            return (
+                otherwise
+                if repeats
+                else mended(spans.source, found, "", advice("leave it out"))
+            )
         case exp.Cast(this=exp.Expr() as inner):
             return mended(spans.source, spans.of(node), spans.text(inner), "") or None
         case exp.WithinGroup(this=exp.Expr() as call, expression=exp.Order() as order):
             share, *_ = *call.iter_expressions(), exp.Literal.number("0.5")
+            if not isinstance(share, exp.Literal) or share.is_string:
+                return None
             column = spans.text(order.expressions[0].this)
             quantile = f"DP_QUANTILE({column}, {spans.text(share)}, eps=0.5)"
             return mended(spans.source, spans.of(node), quantile, quantile)
@@ -228,6 +234,9 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Query
             mended(source, span_of(mistyped), meant, example(source, tokens)),
         )
     second = next((t for t in tokens if t.start == start), None)
+    if second is not None and second.text.upper() in {"CUBE", "ROLLUP"}:
+        title = f"{second.text.upper()} needs columns in parentheses after it"
+        return unfinished(source, tokens, title, span_of(second))
     if second is not None and start and second.token_type in _BEGINS_A_QUERY:
         word, text = second.text.upper(), source.text
         return incomplete(

@@ -18,7 +18,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
 from dpquery.errors import Diagnostic, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
-from dpquery.ir.expr import Expr
+from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.scope import written_name
@@ -109,6 +109,8 @@ _READ = {
     r"\s+LIMIT\s+ALL\b": "",
     r"\b(GROUP|ORDER)\s+(?!BY\b)(?=\w)": r"\1 BY ",
     r"\b(ROLLUP|CUBE|GROUPING\s+SETS)\s+(<name>(?:\s*,\s*<name>)*)": r"\1 (\2)",
+    r"\b(SELECT\s+)<name>(,.*\bGROUP\s+BY\s+)(ROLLUP|CUBE)\b(?!\s*\()": r"\1\2\3\4 (\2)",
+    r"\b(GROUP\s+BY\s+)<name>\s+(ROLLUP|CUBE)\b": r"\1\3 (\2)",
     r"\bAS\s+(\w+)": r'AS "\1"',
 }
 """What the parser does not read."""
@@ -284,6 +286,8 @@ MEANT = {name: meant for meant, names in _OTHERS.items() for name in names.split
 """What functions of other engines are called here, where the name alone does not tell."""
 _BINS = 60
 """Bins of a histogram that is offered, about."""
+LISTING = frozenset({"ARRAY_AGG", "GROUP_CONCAT", "LIST", "LISTAGG", "STRING_AGG"})
+"""What puts the values of all rows into one."""
 CLOSE = 0.8
 """How much alike a name and the function that it was meant for are: a letter or two apart."""
 
@@ -311,7 +315,8 @@ def meant_call(
     if "DISTINCT" in name or different:
         asked = "*" if table.unit is None else f"DISTINCT {written_name(table.unit)}"
         return f"DP_COUNT({asked}, {options})"
-    share, nodes = _share(arguments[1:2]), arguments[: len(function.expressions)]
+    share = boundaries(name, *arguments[1:2]) or _share(arguments[1:2])
+    nodes = arguments[: len(function.expressions)]
     try:
         bound = [rows.bind(node) for node in nodes if not isinstance(node, exp.Star)]
     except QueryRefused:
@@ -330,7 +335,7 @@ def meant_call(
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
     """Write in several calls, or as a count of groups, what is no function of its own."""
-    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, 0)
+    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, int(name in LISTING))
     try:
         exprs = [rows.bind(argument) for argument in arguments[:shown]]
     except QueryRefused:
@@ -341,6 +346,10 @@ def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str
         bins = _bins(exprs[0], texts[0]) if numbers else texts[0]
         table = written_name(rows.scope.table.name)
         return f"SELECT {bins} AS bin, {COUNT} AS n FROM {table} GROUP BY bin"
+    if name in LISTING and exprs and isinstance(exprs[0], ColumnRef):
+        column = rows.scope.table.columns.get(exprs[0].name)
+        public = column is not None and column.keys is not None
+        return f"DP_TOP_K({texts[0]}, 3, eps=0.5)" if public else None
     if len(exprs) < 2 or not numbers:
         return None
     one, other = texts
@@ -372,6 +381,16 @@ def is_aggregate(call: exp.Expr, name: str) -> bool:
         or function_of(name) is not None
         or aggregate_name(call) is not None
     )
+
+
+def boundaries(name: str, parts: exp.Expr | None = None) -> str:
+    """Write the ends of so many parts of equal size, which BigQuery's function asks for."""
+    number = isinstance(parts, exp.Literal) and not parts.is_string and len(parts.name) < 4
+    if name != "APPROX_QUANTILES" or parts is None or not number or not parts.name.isdecimal():
+        return ""
+    count = int(parts.name)
+    rounded = (Fraction(round(part * 10**12 / count), 10**12) for part in range(count + 1))
+    return f"[{', '.join(map(decimal_text, rounded))}]" if count else ""
 
 
 def _share(given: Sequence[exp.Expr]) -> str:

@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Source, Span
 from dpquery.core.types import Kind
-from dpquery.errors import Worded, refusal
+from dpquery.errors import advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
@@ -65,7 +65,7 @@ class JoinedBy:
         if self.join.kind == "CROSS" or self.join.meta.get("comma"):
             word, blank = ("CROSS", "") if self.join.kind == "CROSS" else (",", " ")
             text = f"{blank}JOIN {source.snippet(joined)} {alone}"
-            return mended(source, _from_word(source, word, joined), text, alone)
+            return mended(source, _from_word(source, word, joined), text, text.strip())
         if self.join.args.get("on") is not None:
             return mended(source, span, condition, alone)
         if self.join.args.get("using"):
@@ -94,7 +94,7 @@ def refuse_units(span: Span, label: str) -> NoReturn:
             "rows of two tables belong to one unit where the unit's column has the same",
             "name and the same declared type in both.",
         ),
-        Worded(
+        advice(
             "ask the data owner to declare the unit's column alike in both tables",
             "write both files with one type for the unit's column",
         ),
@@ -108,7 +108,7 @@ def refuse_off_unit(
     unit = table.unit or ""
     ours = next((m for m in members if m.owners), members[0])
     left, right = sorted(ours.owners), sorted(member.owners)
-    remedy = "join the tables on their unit"
+    remedy = advice("join the tables on their unit")
     if left and right:
         names = [
             f"{written_name(ours.alias)}.{written_name(_spelled(ours, left[0], unit))}",
@@ -141,11 +141,11 @@ def refuse_key(at: JoinedBy, public: PublicItem, scope: Scope, most: int) -> NoR
     theirs = [f"{alias}.{written_name(public.names.get(key, key))}" for key in keys]
     ours = [_having(scope, key) for key in keys]
     if public.derived:
-        remedy = "join it on more of its columns, or make its rows fewer: SELECT DISTINCT"
+        remedy = advice("join it on more columns, or make its rows fewer: SELECT DISTINCT")
     elif not keys:
-        remedy = f"or ask the data owner to declare what is unique in {name}"
+        remedy = advice(f"ask the data owner to declare what is unique in {name}")
     elif "" in ours:
-        remedy = f"join it on columns that hold the values of {' and '.join(theirs)}"
+        remedy = advice(f"join it on columns that hold the values of {' and '.join(theirs)}")
     else:
         pairs = zip(ours, keys, theirs, strict=True)
         condition = (f"{written_name(a)}.{written_name(key)} = {end}" for a, key, end in pairs)
@@ -166,12 +166,12 @@ def refuse_released(at: JoinedBy, released: ReleasedItem, scope: Scope, most: in
     columns = [found.columns[place] for place in sorted(found.unique)]
     keys = [column.name for column in columns]
     ours = [_having(scope, key) for key in keys]
-    remedy = "join it on all that it is grouped by, or end the subquery: LIMIT 1"
+    remedy = advice("join it on all that it is grouped by, or end the subquery: LIMIT 1")
     if any(one.kind is Kind.DECIMAL for one in columns):
-        remedy = "group it by a whole number, a text or a date: decimals are rounded here"
+        remedy = advice("group it by a whole number, text or date: decimals are rounded")
     elif any(one.is_cut for one in columns):
         first = f"LEFT(..., {LONGEST_CONSTANT})"
-        remedy = f"group it by {first}, and join on that: longer texts are cut here"
+        remedy = advice(f"group it by {first}, and join on that: longer texts are cut here")
     elif keys and alias and "" not in ours:
         name, written = written_name(alias), map(written_name, keys)
         pairs = zip(map(written_name, ours), written, strict=True)
@@ -236,18 +236,18 @@ def refuse_computed(span: Span) -> NoReturn:
         "a RIGHT or FULL JOIN after computed columns",
         span,
         "not understood",
-        "write the computed columns in a subquery of their own",
+        advice("write the computed columns in a subquery of their own"),
     )
 
 
 def refuse_kind(span: Span, what: str) -> NoReturn:
     """Refuse a kind of join that is not answered."""
-    raise outside(what, span, "not understood", "JOIN ... ON the privacy unit")
+    raise outside(what, span, "not understood", advice("write JOIN ... ON the privacy unit"))
 
 
 def refuse_unnamed(span: Span) -> NoReturn:
     """Refuse a natural join of relations that have no column in common."""
-    remedy = "JOIN ... ON the columns that are equal"
+    remedy = advice("write JOIN ... ON the columns that are equal")
     raise outside("NATURAL JOIN", span, "no column of both", remedy)
 
 
@@ -257,12 +257,14 @@ def refuse_before(span: Span) -> NoReturn:
         "a join of public tables by USING, or LEFT, before private rows",
         span,
         "not understood",
-        "write the private table first in FROM",
+        advice("write the private table first in FROM"),
     )
 
 
 def refuse_list(
-    span: Span, label: str, remedy: str = "write a private table first in FROM, then its list"
+    span: Span,
+    label: str,
+    remedy: str = advice("write a private table first in FROM, then its list"),
 ) -> NoReturn:
     """Refuse a list in FROM that makes no rows of private ones."""
     raise outside("UNNEST in this place", span, label, remedy)
@@ -271,8 +273,8 @@ def refuse_list(
 def refuse_rows_of_own(span: Span, table: Table) -> NoReturn:
     """Refuse to make several rows of one that is a unit of its own."""
     why = "each row is a unit of its own here, and would count in full several times."
-    remedy = Worded(
-        f"or ask the data owner which column of {table.name} is the unit",
+    remedy = advice(
+        f"ask the data owner which column of {table.name} is the unit",
         "open the file with --unit, and name the column that says whose each row is",
     )
     raise refusal("DPQ306", "a row may not become several here", span, "several", why, remedy)
@@ -283,7 +285,7 @@ def refuse_public_kind(at: JoinedBy, kind: str, table: str) -> NoReturn:
     source = at.spans.source
     joined = at.relation if at.join is None else at.spans.of(at.join.this)
     word = _word_before(source, kind, joined)
-    remedy = "LEFT JOIN on its key, and WHERE the key IS NULL"
+    remedy = advice("write a LEFT JOIN on its key, and WHERE the key IS NULL")
     if kind == "SEMI":
         remedy = mended(source, word, "", "JOIN on its key")
     raise outside(f"a {kind} JOIN with a {table} table", word, "not understood", remedy)
@@ -411,7 +413,8 @@ def _tied(context: Context, inside: exp.Select, column: exp.Column) -> str:
     tables = {fold(name): one for name, one in context.policy.tables.items()}
     table = tables.get(fold(source.name)) if isinstance(source, exp.Table) else None
     if table is not None and table.public and where is not None:
-        return f"JOIN {spans.text(source)} ON {spans.text(where.this)}"
+        join = f"JOIN {spans.text(source)} ON {spans.text(where.this)}"
+        return advice(f"write {join} in its place")
     unit = written_name(table.unit or "unit" if table else column.name)
     inner, outer = (written_name(name) for name in (source.alias_or_name, column.table))
     tie = f"{inner}.{unit} = {outer}.{unit}"

@@ -131,7 +131,7 @@ refused[DPQ308]: the units of these tables cannot be compared
 
    why: rows of two tables belong to one unit where the unit's column has the same
         name and the same declared type in both.
-   try: ask the data owner to declare the unit's column alike in both tables"""
+        ask the data owner to declare the unit's column alike in both tables."""
     )
 
 

@@ -49,6 +49,7 @@ refused[DPQ101]: a quote or comment is not closed
   |                                                     ^ opened here
 
    why: the text cannot be read as one query.
+        close it: a text ends in ', a name in ", a comment in */.
    try: SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'""",
     ),
     (
@@ -90,7 +91,7 @@ refused[DPQ105]: brackets are nested more than 32 deep
   |                                        ^ too deep
 
    why: texts of this shape are refused before they are parsed.
-   try: write the query with less nesting""",
+        write the query with less nesting.""",
     ),
     (
         "DELETE FROM staff",

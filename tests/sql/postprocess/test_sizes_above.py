@@ -103,8 +103,7 @@ refused[DPQ409]: this can have 13,997,521 rows
 
    why: what is computed from released and public rows has to end in time, because
         it cannot be asked again without being charged again.
-   try: ON n.minutes = o.minutes
-        join fewer relations, or make their rows fewer by GROUP BY or LIMIT before
+   try: JOIN n AS o ON n.minutes = o.minutes
 budget: unchanged; 100 of 100 left"""
 
 
