@@ -145,6 +145,10 @@ MEANT = {
     "RTRIM": ["RTRIM(t)", "RTRIM(t, 'bcé')"],
     "REPLACE": ["REPLACE(t, 'a', '')", "REPLACE(t, 'aa', 'b')", "REPLACE(t, 'A', 'xyz')"],
     "SPLIT_PART": ["SPLIT_PART(t, '-', 1)", "SPLIT_PART(t, '-', 3)", "SPLIT_PART(t, 'aa', 2)"],
+    "AMONG_PARTS": [
+        "s IN UNNEST(SPLIT(t, '-'))", "'' IN UNNEST(string_split(t, 'aa'))",
+        "EXISTS (SELECT 1 FROM UNNEST(string_split(t, 'a')) u(v) WHERE s = v AND t > 'a')",
+    ],
     "CONCAT": ["CONCAT(s, t)", "CONCAT(s, '-', t, s)"],
     "JOIN": ["s || t", "s || '-' || t"],
     "STARTS_WITH": ["STARTS_WITH(t, 'a')", "PREFIX(t, s)"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -49,6 +50,46 @@ def test_lists_have_the_values_that_duckdb_gives_them(
             plain.execute(f"UPDATE t SET tags = {cut}")
         wanted = plain.execute(f"SELECT part, count(*) AS n {asked}").fetchall()
     assert [row for row in found if row[1]] == wanted
+
+
+CONDITIONS = [
+    "'a' IN UNNEST(string_split(tags, ';'))",
+    "NOT 'b' IN UNNEST(string_split(tags, ';;'))",
+    "NULLIF(tags, 'a') NOT IN UNNEST(SPLIT(tags, 'a;'))",
+    "(NULLIF(tags, 'a') IN UNNEST(SPLIT(tags, ';'))) IS NULL",
+    "'a' IN UNNEST([tags, 'b', NULLIF(tags, '')])",
+    "(tags NOT IN UNNEST(['b', NULLIF(tags, '')])) IS NULL",
+    "tags IN UNNEST(['', 'a'])",
+    "EXISTS (SELECT 1 FROM UNNEST(string_split(tags, ';')) AS u(v) WHERE v = 'a')",
+    "NOT EXISTS (SELECT 1 FROM UNNEST(string_split(tags, ';')) AS u(v) WHERE u.v IN ('ä', ''))",
+    "EXISTS (SELECT 1 FROM UNNEST(string_split(tags, ';')) AS u(v))",
+    "EXISTS (SELECT v FROM UNNEST(str_split(tags, ';')) u(v) WHERE tags = v AND tags > '')",
+    "EXISTS (SELECT * FROM UNNEST([tags, 'b']) AS u(v) WHERE v <= 'b' AND tags <> v)",
+    "NOT EXISTS (SELECT 1 FROM UNNEST([NULLIF(tags, ''), tags]) AS u(v) WHERE v IS NULL)",
+    "EXISTS (SELECT 1 FROM UNNEST([tags, 'a']) AS u(tags) WHERE tags = 'a')",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_look_among_all_values_of_a_list_as_duckdb_does(file: Path, condition: str):
+    """DuckDB has no IN UNNEST of a row: there it is a subquery."""
+    query = "SELECT {} FROM t WHERE {}"
+    with dpquery.connect(file, unit="unit", rows_per_unit=1, epsilon=2 * 10**8) as session:
+        found = session.sql(query.format("DP_COUNT(*, eps=1e8)", condition)).scalar()
+    plain = re.sub(r"IN (UNNEST\((?:\[.*\]|\w+\(.*?\))\))", r"IN (SELECT \1)", condition)
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE t AS FROM '{file}'")
+        assert [(found,)] == database.execute(query.format("count(*)", plain)).fetchall()
+
+
+@pytest.mark.parametrize("values", ["string_split(tags, ';')", "[tags, 'a']"])
+def test_a_row_without_a_list_is_kept(file: Path, values: str):
+    asked = f"FROM t LEFT JOIN UNNEST({values}) AS u(part) ON TRUE WHERE part IS NULL"
+    with dpquery.connect(file, unit="unit", rows_per_unit=1, epsilon=2 * 10**8) as session:
+        found = session.sql(f"SELECT DP_COUNT(*, eps=1e8) {asked}").scalar()
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE t AS FROM '{file}'")
+        assert [(found,)] == database.execute(f"SELECT count(*) {asked}").fetchall() == [(1,)]
 
 
 def test_parts_that_do_not_count_are_told(file: Path):

@@ -18,6 +18,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import (
+    ColumnRef,
     Comparison,
     Expr,
     In,
@@ -28,13 +29,22 @@ from dpquery.ir.expr import (
     Operator,
     Scalar,
     columns_of,
+    longest_of,
 )
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.scope import (
+    Member,
+    Scope,
+    fold,
+    inside,
+    is_call,
+    is_interval_end,
+    written_name,
+)
 from dpquery.sql.bind.typed import (
     Remedy,
     Sizes,
@@ -45,15 +55,18 @@ from dpquery.sql.bind.typed import (
     cast_as,
     compare,
     distinct_from,
+    equal_to,
     extracted,
     member,
     moved,
     negate,
     nothing,
+    row_list,
     target,
     unknown_function,
 )
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
+from dpquery.sql.parse.lists import list_of, refuse_list
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.postprocess.functions import aggregate_name
@@ -77,6 +90,9 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.SimilarTo: "REGEXP_FULL_MATCH",
     exp.RegexpLike: "REGEXP_MATCHES",
 }
+
+_PART = -1
+"""The number of no relation: that of a part of a text, which stays in no expression."""
 
 
 class Conditions:
@@ -157,7 +173,7 @@ class Conditions:
                 return IsNull(span, self.bind(node.this))
             case exp.Between():
                 return self._between(node, span)
-            case exp.In():
+            case exp.In() | exp.Exists():
                 return self._in(node, span)
         return self._formed(node, span)
 
@@ -184,10 +200,7 @@ class Conditions:
                 return differ if isinstance(node, exp.NullSafeNEQ) else Not(span, differ)
             case exp.Is(expression=exp.Boolean(this=wanted)):
                 truth = self.condition(node.this)
-                truth = truth if wanted else Not(span, truth)
-                return rowfunctions.apply(
-                    span, "COALESCE", truth, Literal(span, False, BOOLEAN)
-                )
+                return _true(span, truth if wanted else Not(span, truth))
             case exp.Extract():
                 where = self.spans.of(node.this)
                 return extracted(span, node.this.name, where, self.bind(node.expression))
@@ -293,7 +306,16 @@ class Conditions:
         above = compare(span, Comparison.GE, value, low, meant)
         return Logic(span, True, (above, compare(span, Comparison.LE, value, high, meant)))
 
-    def _in(self, node: exp.In, span: Span) -> Expr:
+    def _in(self, node: exp.In | exp.Exists, span: Span) -> Expr:
+        unnested = list_of(node)
+        if isinstance(node, exp.Exists):
+            return (
+                self._formed(node, span)
+                if unnested is None
+                else self._some(node, unnested, span)
+            )
+        if unnested is not None:
+            return self._in_list(node, unnested, span)
         query = node.args.get("query")
         if query is not None:
             if self._subqueries is None:
@@ -331,6 +353,65 @@ class Conditions:
             raise refusal("DPQ207", title, other, "not a literal", why, " OR ".join(equal))
         operand = self.bind(node.this)
         return member(span, operand, literals, self._meant(span, None, operand, *literals))
+
+    def _in_list(self, node: exp.In, found: exp.Unnest, span: Span) -> Expr:
+        """Ask whether a value is in a list of the row: of no list, it is in none."""
+        values, separator = row_list(found, self.bind, self.spans)
+        value = self.bind(node.this)
+        if separator is not None:
+            self.equal(span, value, values[0])  # of types that match
+            among = self._among_parts(span, value, values[0], separator)
+            no_list = IsNull(span, values[0])
+            return case(span, [(no_list, Literal(span, False, BOOLEAN))], among)
+        literals = [one for one in values if isinstance(one, Literal)]
+        if len(literals) == len(values):
+            return member(span, value, literals, self._meant(span, None, value, *literals))
+        return _joined(span, [self.equal(span, value, one) for one in values], every=False)
+
+    def _some(self, node: exp.Exists, found: exp.Unnest, span: Span) -> Expr:
+        """Ask whether a list of the row has a value for which a condition holds.
+
+        Of the values a, b, ... of a list it is whether the condition holds for a, or for b; of
+        the parts of a text, which no query counts, whether one is equal to a value of the row.
+        Either is a function of the one row: the relation and its rows are as they were.
+        """
+        values, separator = row_list(found, self.bind, self.spans)
+        for item in node.this.expressions:
+            require_of_rows(self._beside(found, values[0]), item.unalias())
+        where = node.this.args.get("where")
+        asked = conjuncts(None if where is None else where.this)
+        if separator is not None:
+            return _true(span, self._some_part(found, asked, values[0], separator))
+        beside = (self._beside(found, value) for value in values)
+        some = [_joined(span, list(map(b.condition, asked)), every=True) for b in beside]
+        return _true(span, _joined(span, some, every=False))
+
+    def _some_part(
+        self, found: exp.Unnest, asked: Sequence[exp.Expr], text: Expr, separator: str
+    ) -> Expr:
+        """Ask whether a part of a text is there for which conditions hold."""
+        span = self.spans.of(found)
+        part = ColumnRef(span, "part", TEXT, of=_PART, longest=longest_of(text))
+        bound = list(map(self._beside(found, part).condition, asked))
+        of_part = [one for one in bound if part in columns_of(one).values()]
+        options = equal_to(of_part[0], part) if len(of_part) == 1 else []
+        if of_part and not options:
+            label = "of its parts, only one equality is understood here"
+            refuse_list(span, label, f"WHERE {_name_of(found)} = 'a'")
+        some = [self._among_parts(span, one, text, separator) for one in options]
+        there = _joined(span, some or [Not(span, IsNull(span, text))], every=False)
+        others = [one for one in bound if one not in of_part]
+        return _joined(span, [*others, there], every=True)
+
+    def _among_parts(self, span: Span, value: Expr, text: Expr, separator: str) -> Expr:
+        function = rowfunctions.named("AMONG_PARTS")
+        return bound_call(span, function, [value, text, Literal(span, separator, TEXT)])
+
+    def _beside(self, found: exp.Unnest, value: Expr) -> Conditions:
+        """Return what binds conditions of a row beside one value of its list."""
+        member_ = Member(found.alias or "unnest", {_name_of(found): value})
+        names = inside(Scope((member_,), self.scope.table), self.scope)
+        return Conditions(names, self.spans, self._subqueries)
 
     def _rows_in(self, node: exp.In, span: Span) -> Expr:
         """Bind `(a, b) IN ((1, 'x'), ...)`: each row of values, part by part."""
@@ -409,6 +490,34 @@ class Conditions:
             "what is made of all rows of a unit is one row in a subquery per unit.",
         )
         raise refusal("DPQ202", title, self.spans.name(call), label, why, remedy)
+
+
+def require_of_rows(rows: Conditions, item: exp.Expr) -> None:
+    """Refuse what is no value of rows in a SELECT list that nobody sees."""
+    found = item.find(exp.AggFunc)
+    if found is not None:
+        span, what = rows.spans.of(found), "an aggregate in EXISTS"
+        raise outside(what, span, "this always gives one row", "1")
+    if not item.is_star and not isinstance(item, exp.Null):
+        rows.bind(item)
+
+
+def _name_of(found: exp.Unnest) -> str:
+    """Return what the values of a list are called."""
+    names = found.alias_column_names
+    return names[0] if names else found.alias or "unnest"
+
+
+def _true(span: Span, condition: Expr) -> Expr:
+    """Return whether a condition is true: NULL is not."""
+    return rowfunctions.apply(span, "COALESCE", condition, Literal(span, False, BOOLEAN))
+
+
+def _joined(span: Span, conditions: Sequence[Expr], *, every: bool) -> Expr:
+    """Return whether all conditions hold, or any; of none, all do."""
+    if len(conditions) > 1:
+        return Logic(span, every, tuple(conditions))
+    return conditions[0] if conditions else Literal(span, True, BOOLEAN)
 
 
 def _computed(expr: Expr) -> Expr:

@@ -46,14 +46,16 @@ from dpquery.ir.expr import (
     Operator,
     Widen,
     children,
+    columns_of,
     decimal,
 )
 from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
-from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits
-from dpquery.sql.parse.spans import repeated
+from dpquery.sql.parse.lists import SPLITS, refuse_list, written_out
+from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits, unwrapped
+from dpquery.sql.parse.spans import Spans, repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
 
 Remedy = Callable[[], str]
@@ -72,6 +74,38 @@ def member(span: Span, operand: Expr, options: list[Literal], remedy: Remedy) ->
     """Ask whether a value is one of several literals."""
     operand, *found = alike(span, _as_truths([operand, *options]), remedy)
     return In(span, operand, tuple(option for option in found if isinstance(option, Literal)))
+
+
+def row_list(
+    node: exp.Unnest, bind: Callable[[exp.Expr], Expr], spans: Spans
+) -> tuple[list[Expr], str | None]:
+    """Bind the list of a row: its values, or a text and what separates its parts."""
+    lists = node.expressions
+    of, span = unwrapped(lists[0]), spans.of(node)
+    if values := written_out(node):
+        written = spans.text(values[0])
+        return alike(span, list(map(bind, values)), lambda: f"[{written}]"), None
+    call = isinstance(of, exp.Anonymous) and str(of.this).upper() in SPLITS
+    if not call or len(of.expressions) != 2 or len(lists) > 1:
+        refuse_list(span, "one list is needed", "[a, b], or string_split(text, ';')")
+    value, separator = bind(of.expressions[0]), unwrapped(of.expressions[1])
+    if value.type.kind is not Kind.TEXT:
+        mismatch(value.span, "a text is needed here", with_article(value.type), "[a, b]")
+    if not (isinstance(separator, exp.Literal) and separator.is_string and separator.this):
+        label = "a literal text of one character or more is needed"
+        refuse_list(spans.of(separator), label, "string_split(text, ';')")
+    return [value], str(separator.this)
+
+
+def equal_to(condition: Expr, part: Expr) -> Sequence[Expr]:
+    """Return the values of which one has to be equal; none where more is asked than that."""
+    options: Sequence[Expr] = ()
+    match condition:
+        case Compare(operator=Comparison.EQ, left=left, right=right) if part in {left, right}:
+            options = [right if left == part else left]
+        case In(operand=operand, options=literals) if operand == part:
+            options = literals
+    return () if any(part in columns_of(one).values() for one in options) else options
 
 
 def _as_truths(exprs: list[Expr]) -> list[Expr]:
