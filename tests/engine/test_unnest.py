@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from time import process_time
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.errors import RuleRefused
+from dpquery.errors import QueryRefused, RuleRefused
 
 TAGS = ["a;b;;a", "", None, ";", "a;" * 63, "a;" * 70 + "b", "ä;💧", "a", ";;a;b;;", "b;;;b"]
 KEYS = ("a", "b", "", "ä", "💧", ";")
@@ -80,6 +81,19 @@ def test_conditions_look_among_all_values_of_a_list_as_duckdb_does(file: Path, c
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE t AS FROM '{file}'")
         assert [(found,)] == database.execute(query.format("count(*)", plain)).fetchall()
+
+
+def test_lists_within_lists_are_refused_before_they_are_written_out(file: Path):
+    query = "age > 3"
+    for number in range(4):
+        values = ", ".join(["tags"] * 60)
+        query = f"EXISTS (SELECT 1 FROM UNNEST([{values}]) AS v{number} WHERE {query})"
+    query = query.replace("age > 3", "v0 = v1 OR v2 = v3")
+    began = process_time()
+    with dpquery.connect(file, unit="unit", epsilon=1) as s, pytest.raises(QueryRefused) as no:
+        s.explain(f"SELECT DP_COUNT(*, eps=1) FROM t WHERE {query}")
+    assert no.value.code == "DPQ105"
+    assert process_time() - began < 2
 
 
 @pytest.mark.parametrize("values", ["string_split(tags, ';')", "[tags, 'a']"])

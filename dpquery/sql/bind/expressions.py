@@ -91,9 +91,6 @@ _PATTERNS: dict[type[exp.Expr], str] = {
     exp.RegexpLike: "REGEXP_MATCHES",
 }
 
-_PART = -1
-"""The number of no relation: that of a part of a text, which stays in no expression."""
-
 
 class Conditions:
     """Binds expressions over the rows of private relations."""
@@ -383,7 +380,10 @@ class Conditions:
         if separator is not None:
             return _true(span, self._some_part(found, asked, values[0], separator))
         beside = (self._beside(found, value) for value in values)
-        some = [_joined(span, list(map(b.condition, asked)), every=True) for b in beside]
+        some: list[Expr] = []
+        for each in beside:  # the first says how large all are: no more is bound than may stand
+            some.append(_joined(span, list(map(each.condition, asked)), every=True))
+            self._sizes.check(some[0], len(values))
         return _true(span, _joined(span, some, every=False))
 
     def _some_part(
@@ -391,7 +391,7 @@ class Conditions:
     ) -> Expr:
         """Ask whether a part of a text is there for which conditions hold."""
         span = self.spans.of(found)
-        part = ColumnRef(span, "part", TEXT, of=_PART, longest=longest_of(text))
+        part = ColumnRef(span, "part", TEXT, of=-1, longest=longest_of(text))  # of no relation
         bound = list(map(self._beside(found, part).condition, asked))
         of_part = [one for one in bound if part in columns_of(one).values()]
         options = equal_to(of_part[0], part) if len(of_part) == 1 else []
