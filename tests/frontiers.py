@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
 from tests.relations import LINKS, conditions, relations
 
-__all__ = ["CONSTRUCTS", "queries"]
+__all__ = ["OF_RELATIONS", "OUT_OF_REACH", "constructs", "queries", "require_drawn"]
 
 _CALLS = st.sampled_from(
     [
@@ -80,31 +82,39 @@ _RELEASED = st.sampled_from(
 """Conditions on what is released before."""
 _TOLD = ["i", "j", "k", "c", "i + j", "d > 0", "UPPER(k)", "DATE_TRUNC('month', c)"]
 """What may be found together."""
-CONSTRUCTS = {
-    "plain": r"(?<!DP_)\b(COUNT_IF|APPROX_\w+|QUANTILE_CONT|PERCENTILE_CONT|MEDIAN|STDDEV)\("
-    r"|SELECT (g\d, |n, |m, |k, |i, |c, )*(COUNT|SUM|AVG)\(|ANON_",
-    "different": r"DP_\w+\(DISTINCT [ijd]\b",
+OUT_OF_REACH = {"DPQ105", "DPQ205", "DPQ305", "DPQ404", "DPQ405", "DPQ406", "DPQ408"}
+"""What a random query may be refused for: too much, no group, and bounds beside a range."""
+OF_RELATIONS = {
     "fan-out": r"JOIN \S.* r ON x\.(k = r\.zone|j < r\.size)",
-    "crossed": "CROSS JOIN",
+    "crossed": r"CROSS JOIN (?!\(SELECT DP)",
     "linked": r"regions o ON",
     "derived": r"JOIN \(SELECT (size|zone|\* FROM regions)",
     "among public values": r"IN \(SELECT (name|zone) FROM regions",
+    "within": r"FROM \S.* y WHERE (y\.unit = x\.unit|x\.unit = y\.unit)",
+    "of public rows": r"FROM regions r WHERE",
+    "lists": r"(?i)(,|JOIN|LATERAL \(SELECT) unnest\(",
+    "among values of a list": r"IN UNNEST|EXISTS \(SELECT 1 FROM UNNEST",
+    "sets of rows": r"(UNION|INTERSECT|EXCEPT) SELECT unit",
+    "looked up": r"GROUP BY unit, k\) y ON",
+    "natural": "NATURAL JOIN",
+    "casts": r"AS (U?TINYINT|FLOAT)",
+}
+"""What random relations are made of, by how it is written."""
+CONSTRUCTS = {
+    **OF_RELATIONS,
+    "plain": r"(?<!DP_)\b(COUNT_IF|APPROX_\w+|QUANTILE_CONT|PERCENTILE_CONT|MEDIAN|STDDEV)\("
+    r"|SELECT (g\d, |n, |m, |k, |i, |c, )*(COUNT|SUM|AVG)\(|ANON_",
+    "different": r"DP_\w+\(DISTINCT [ijd]\b",
     "released": r"SELECT k FROM s WHERE k IN|SELECT name FROM \(|SELECT (DP_QUANTILE|AVG)\(j",
+    "joined with released": r"r\.key",
+    "released relation": r"JOIN \(SELECT (k AS told|DP_)",
     "found together": r"DP_KEYS\([^,]+, (?!eps)",
     "found unasked": r"OVER \(PARTITION BY unit, k\) AS n, COUNT",
     "distinct groups": r"SELECT DISTINCT n, m",
     "least number of units": "min_units|min_privacy_units",
     "BigQuery's": r"SELECT WITH",
-    "within": r"FROM \S.* y WHERE (y\.unit = x\.unit|x\.unit = y\.unit)",
-    "of public rows": r"FROM regions r WHERE",
-    "sets of rows": r"(UNION|INTERSECT|EXCEPT) SELECT unit",
-    "looked up": r"GROUP BY unit, k\) y ON",
-    "natural": "NATURAL JOIN",
-    "listed": r"(?i)UNNEST\(",
-    "joined with released": r"r\.key",
-    "casts": r"AS (U?TINYINT|FLOAT)",
 }
-"""What random queries are made of, by how it is written; all have to be answered in turn."""
+"""What random queries are made of; all have to be answered in turn."""
 _KEYS = {
     "k": "k IN ('a', 'b')",
     "j": "j IN (0, 1, 9)",
@@ -126,6 +136,31 @@ _KEYS = {
 }
 """What can be a group, with what WHERE has to say of it."""
 _SETS = st.sampled_from(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})"])
+_BY_KEY = (
+    "JOIN (SELECT k AS told, DP_AVG(j, eps=0.1) AS mean FROM s "
+    "WHERE k IN ('a', 'b') GROUP BY k)"
+)
+_ONE_ROW = "JOIN (SELECT DP_AVG(j, eps=0.1) AS mean FROM t)"
+_BESIDE = st.sampled_from(
+    [
+        (f"{_BY_KEY} m ON x.k = m.told", "j < mean"),
+        (f"{_BY_KEY} m ON x.k = m.told AND x.j < mean", ""),
+        (f"LEFT {_BY_KEY} m ON x.k = m.told", "COALESCE(mean, 1) > i"),
+        (f"CROSS {_ONE_ROW} m", "j < mean"),
+        (f"LEFT {_ONE_ROW} m ON x.i > mean", "mean IS NULL"),
+    ]
+)
+"""Released relations that private rows are joined with, and what is asked of the pairs."""
+
+
+def constructs(text: str) -> list[str]:
+    """Return what a query is made of, of what is to be drawn."""
+    return [name for name, words in CONSTRUCTS.items() if re.search(words, text)]
+
+
+def require_drawn(asked: Counter[str], names: Iterable[str] = CONSTRUCTS) -> None:
+    """Require that each was drawn: a suite that leaves a construct out shows nothing of it."""
+    assert not [name for name in names if not asked[name]], asked
 
 
 @st.composite
@@ -157,16 +192,20 @@ def queries(draw: st.DrawFn, depth: int = 3) -> str:
     if form == 2:
         return draw(_found_together(depth))
     if form == 3:
-        return draw(_found_unasked(depth))
+        return draw(_found_unasked(depth, _UNASKED))
     if form == 4:
+        return draw(_found_unasked(depth, _BIGQUERYS))
+    if form == 5:
         return draw(_with_released(depth))
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=3)))
     keys = draw(st.lists(st.sampled_from(list(_KEYS)), max_size=2, unique=True))
     where = [_KEYS[key] for key in keys if _KEYS[key]]
     if draw(st.integers(0, 3)) == 0:
         where.append(f"({draw(conditions() | _RELEASED)})")
+    joined, asked = draw(_BESIDE) if draw(st.integers(0, 4)) == 0 else ("", "")
+    where += [asked] if asked else []
     kept = f" WHERE {' AND '.join(where)}" if where else ""
-    source = f"FROM {draw(relations(depth))} x{kept}"
+    source = f"FROM {draw(relations(depth))} x{joined and ' '}{joined}{kept}"
     if not keys:
         return f"SELECT {calls} {source}"
     named = ", ".join(f"{key} AS g{number}" for number, key in enumerate(keys))
@@ -260,7 +299,14 @@ _UNASKED = st.sampled_from(
         "SELECT n, {beside}, {calls} {rows} GROUP BY n, {beside}",
         "SELECT n, m, {calls} {rows} GROUP BY {sets}",
         "SELECT DISTINCT n, m {rows}",
+        "SELECT DISTINCT n, m {rows} WHERE i > 0",
+        "SELECT DISTINCT n, m {rows} WHERE k IS NOT NULL",
         "SELECT n {rows} GROUP BY n",
+    ]
+)
+"""Groups of which nobody says that they are to be found: of n and m no range is known."""
+_BIGQUERYS = st.sampled_from(
+    [
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-6, "
         "max_groups_contributed=2, min_privacy_units_per_group=3) n, COUNT(*), "
         "SUM(LEAST(GREATEST(j, 0), 9), contribution_bounds_per_group => (0, 9)) {rows} "
@@ -269,11 +315,11 @@ _UNASKED = st.sampled_from(
         "ANON_SUM(LEAST(GREATEST(i, -7), 30) CLAMPED BETWEEN -7 AND 30) {rows} GROUP BY n",
     ]
 )
-"""Groups of which nobody says that they are to be found: of n and m no range is known."""
+"""The same as BigQuery writes it."""
 
 
 @st.composite
-def _found_unasked(draw: st.DrawFn, depth: int) -> str:
+def _found_unasked(draw: st.DrawFn, depth: int, forms: st.SearchStrategy[str]) -> str:
     calls = ", ".join(draw(st.lists(_called(), min_size=1, max_size=2)))
     rows = (
         "FROM (SELECT *, SUM(j) OVER (PARTITION BY unit, k) AS n, "
@@ -281,4 +327,4 @@ def _found_unasked(draw: st.DrawFn, depth: int) -> str:
     )
     beside = draw(st.sampled_from(["k", "i, c"]))  # the second are too many to be shown
     sets = draw(_SETS).format("m, n")
-    return draw(_UNASKED).format(calls=calls, rows=rows, beside=beside, sets=sets)
+    return draw(forms).format(calls=calls, rows=rows, beside=beside, sets=sets)

@@ -130,6 +130,10 @@ _SIMPLE = st.one_of(
             "{0}k NOT IN (SELECT zone FROM regions WHERE zone IS NOT NULL)",
             "CAST({0}j AS UTINYINT) < 2",
             "CAST({0}d AS FLOAT) > 0.1",
+            "'b' IN UNNEST(string_split({0}k, 'a'))",
+            "{0}j NOT IN UNNEST([{0}i, 1, 9])",
+            "EXISTS (SELECT 1 FROM UNNEST([{0}d, -{0}d]) u(w) WHERE w >= 0.1 AND {0}j < 9)",
+            "NOT EXISTS (SELECT 1 FROM UNNEST(string_split({0}k, 'b')) u(w) WHERE w = 'a')",
         ]
     ),
 )
@@ -330,6 +334,7 @@ def _public(draw: st.DrawFn, depth: int) -> str:
 _LISTS = (
     ("unit, i, j, d, p AS k, c", "UNNEST(string_split(k, 'b')) u(p)"),
     ("unit, i, j, d, p AS k, c", "UNNEST(string_split(k || 'ab' || k, 'ab')) AS p"),
+    ("unit, i, j, d, p AS k, c", "LEFT JOIN UNNEST(string_split(k, 'a')) u(p) ON TRUE"),
     ("unit, p AS i, j, d, k, c", "UNNEST([i, j, 3]) u(p)"),
     ("unit, i, j, p AS d, k, c", "UNNEST([d, -d, 0e0 * d]) u(p)"),
     ("unit, i, j, d, k, p AS c", "LATERAL (SELECT unnest([c, c + 1]) AS p) u"),
@@ -343,7 +348,8 @@ _LISTS = (
 @st.composite
 def _listed(draw: st.DrawFn, depth: int) -> str:
     columns, joined = draw(st.sampled_from(_LISTS))
-    source = f"{draw(relations(depth))} x{', ' if joined else ''}{joined}"
+    tie = ", " if joined and not joined.startswith("LEFT") else " "
+    source = f"{draw(relations(depth))} x{tie}{joined}"
     return f"SELECT {columns} FROM {source} WHERE {draw(conditions('x'))}"
 
 

@@ -107,10 +107,11 @@ class Unnest:
     The list is of some values of the row, or of the parts of its one text between separators.
     An empty text is one part, and NULL has none. Of a unit's rows R it makes
     { (r, v) : r in R, v among the first values of the list of r }, each as often as it stands
-    there. That is a function of R alone, row by row: unit-locality holds, and no order of rows
-    decides anything. As in a join with a public table, weights are of a unit's rows after it,
-    so that every sensitivity stands as it is; what does not stand is that a unit has one row.
-    Where each row is a unit of its own, there are no weights: a row may not become several.
+    there, and where it keeps rows, r with NULL for each r without a list. That is a function
+    of R alone, row by row: unit-locality holds, and no order of rows decides anything. As in a
+    join with a public table, weights are of a unit's rows after it, so that every sensitivity
+    stands as it is; what does not stand is that a unit has one row. Where each row is a unit
+    of its own, there are no weights: a row may not become several.
 
     The number is of the query and the policy: how many values are written, or how many parts a
     text of the greatest length can have, up to a limit.
@@ -123,6 +124,7 @@ class Unnest:
     """The values of a list, all of one name; with a separator, the text."""
     most: int
     separator: str | None = None
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

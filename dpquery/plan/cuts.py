@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import BOOLEAN
@@ -46,6 +46,7 @@ from dpquery.ir.relations import (
     Windowed,
     kept_rows,
     most_parts,
+    sources,
     walk,
 )
 from dpquery.ir.walk import expressions_in
@@ -136,7 +137,10 @@ def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
             continue  # EXPLAIN says of it what can be said before
         for measure in one.release.measures:
             if _limited(measure, frontier.scan):
-                words = (*_words(measure, unit), _origin(plan, one.call))
+                words = (
+                    *_words(measure, unit),
+                    _origin(plan, frontier.scan, one.call, measure),
+                )
                 limits.setdefault(words, set()).add(measure.weight.limit)
     for (counts, beyond, origin), found in limits.items():
         many = " or ".join(f"{limit:,}" for limit in sorted(found))
@@ -160,14 +164,39 @@ def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
     return counts, f"a {unit} with more is under-counted"
 
 
-def _origin(plan: Plan, call: Call) -> str:
-    """Say of a limit that was found what it cost."""
+def _origin(plan: Plan, scan: Scan, call: Call, measure: Measure) -> str:
+    """Say of a limit that was found what it cost; of one that grew with the rows, by what."""
     options = call.options
     if not options.auto_rows:
-        return ""
+        of_rows = not isinstance(measure, Candidates | CountUnits | UnitTotals)
+        copies = [copies_of(node) for node in _copying(scan.relation)]
+        if not copies or measure.values or not of_rows or options.max_rows_contributed:
+            return ""
+        return (
+            f": a row may become up to {' times '.join(copies)}, and max_rows_contributed= in "
+            "the call counts fewer, with less noise"
+        )
     if options.rows_search is None:
         return " (found before)"
     return f" (found for {_price(plan, options.rows_search)} of the charge, and kept)"
+
+
+def _copying(relation: Relation) -> list[PublicJoin | Unnest]:
+    """Return what makes most rows of one, one after the other, where all of them count."""
+    if isinstance(relation, PerUnit) and relation.one_row:
+        return []
+    paths = (_copying(source) for source in sources(relation))
+    found = max(paths, key=lambda path: prod(node.most for node in path), default=[])
+    if isinstance(relation, PublicJoin | Unnest) and relation.most > 1:
+        return [*found, relation]
+    return found
+
+
+def copies_of(node: PublicJoin | Unnest) -> str:
+    """Return what a row becomes by a join that copies it: how many of what."""
+    if isinstance(node, PublicJoin):
+        return f"{node.most} rows of {node.table}"
+    return f"{node.most} {'values of a list' if node.separator is None else 'parts of a text'}"
 
 
 def _price(plan: Plan, number: int) -> str:

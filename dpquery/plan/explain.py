@@ -30,7 +30,7 @@ from dpquery.ir.relations import (
     tables_of,
 )
 from dpquery.plan.auto_bounds import Search, limited, planned
-from dpquery.plan.cuts import notes_of
+from dpquery.plan.cuts import copies_of, notes_of
 from dpquery.plan.parallel import is_apart
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
@@ -286,12 +286,8 @@ def _owners(limit: int, scan: Scan, policy: Policy) -> str:
     stated, joins = _copied(scan.relation, policy)
     if not joins or stated * prod(join.most for join in joins) != limit:
         return "from the policy"
-    copies = ", ".join(f"times {join.most} {_copies(join)}" for join in joins)
+    copies = ", ".join(f"times {copies_of(join)}" for join in joins)
     return f"{'1 row' if stated == 1 else f'{stated} from the policy'}, {copies}"
-
-
-def _copies(node: PublicJoin | Unnest) -> str:
-    return f"rows of {node.table}" if isinstance(node, PublicJoin) else "values of a list"
 
 
 def _copied(relation: Relation, policy: Policy) -> tuple[int, list[PublicJoin | Unnest]]:

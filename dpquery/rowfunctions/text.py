@@ -191,6 +191,19 @@ FUNCTIONS = (
         (TEXTS, WORD, count_to(1)),
         _part,
     ),
+    RowFunction(
+        name="AMONG_PARTS",
+        summary="Whether a text is one of the parts of another between separators",
+        example="'l' IN UNNEST(string_split(dept, 'e'))",
+        parameters=(TEXTS, TEXTS, WORD),
+        written=False,
+        result=TO_BOOLEAN,
+        meaning=lambda _, part, text, separator: part in text.split(separator),
+        written_as=lambda _, part, text, separator: (
+            f"list_contains(string_split({text}, {separator}), {part})"
+        ),
+        calls=("list_contains", "string_split"),
+    ),
     _of_text(
         "CONCAT",
         "The texts one after the other; NULL counts as empty",

@@ -31,10 +31,9 @@ from dpquery.rowfunctions.ranges import (
     meant_key,
     with_literals,
 )
-from dpquery.sql.bind.expressions import chain
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.bind.semi_joins import said_of
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import chain, unwrapped
 from dpquery.sql.parse.spans import Spans
 
 _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {

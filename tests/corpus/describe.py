@@ -122,8 +122,9 @@ def written(relation: Relation) -> str:
             kind = "left join" if keeps else "join"
             table_name += f" (up to {relation.most} rows)" if relation.most > 1 else ""
             return f"{nested(source)} {kind} public {table_name} on {text(condition)}"
-        case Unnest(source=source, values=values, separator=separator, most=most):
+        case Unnest(source=source, values=values, separator=separator, most=most, keeps=keeps):
             parts = f"{text(values[0].expr)} at {separator!r} (at most {most} parts)"
+            parts += " or NULL" if keeps else ""
             listed = ", ".join(text(value.expr) for value in values)
             return f"{nested(source)} each of {parts if separator else f'[{listed}]'}"
         case UnitJoin(left=left, right=right, condition=condition):

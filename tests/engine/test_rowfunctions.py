@@ -148,6 +148,10 @@ MEANT = {
                        "REGEXP_REPLACE(t, '([a-z])(\\d|[A-Z])', '\\2\\1', 'g')",
                        "REGEXP_REPLACE(t, '\\s+|\\\\', '\\\\\\0', 'g')"],
     "SPLIT_PART": ["SPLIT_PART(t, '-', 1)", "SPLIT_PART(t, '-', 3)", "SPLIT_PART(t, 'aa', 2)"],
+    "AMONG_PARTS": [
+        "s IN UNNEST(SPLIT(t, '-'))", "'' IN UNNEST(string_split(t, 'aa'))",
+        "EXISTS (SELECT 1 FROM UNNEST(string_split(t, 'a')) u(v) WHERE s = v AND t > 'a')",
+    ],
     "CONCAT": ["CONCAT(s, t)", "CONCAT(s, '-', t, s)"],
     "JOIN": ["s || t", "s || '-' || t"],
     "STARTS_WITH": ["STARTS_WITH(t, 'a')", "PREFIX(t, s)"],

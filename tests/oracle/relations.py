@@ -115,7 +115,8 @@ class Relations:
             values = [evaluate(output.expr, row) for output in node.values]
             if node.separator is not None:
                 (text,) = values
-                values = [] if text is None else text.split(node.separator)[: node.most]
+                without = [None] if node.keeps else []
+                values = without if text is None else text.split(node.separator)[: node.most]
             for value in values:
                 yield unit, {**row, (node.number, node.values[0].name): value}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from dpquery.ir import relations as extent
 from dpquery.ir.relations import Relation, columns_in, extent_of, walk
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
+from tests.frontiers import OF_RELATIONS, constructs, require_drawn
 from tests.neighbours import save
 from tests.oracle.relations import Relations
 from tests.relations import SCHEMA, TABLES, policy_over, relations, row
@@ -86,16 +88,18 @@ def test_relations_have_no_more_rows_of_a_unit_than_their_plan_states(
     world: World, monkeypatch: pytest.MonkeyPatch, pairs: int, examples: int
 ):
     monkeypatch.setattr(extent, "MOST_PAIRS", pairs)
-    answered = []
+    found = Counter[str]()
 
     @settings(max_examples=examples)
     @given(relations(3), st.integers(1, MOST_ROWS), st.integers(0, 10**6))
     def hold(text: str, rows: int, seed: int) -> None:
-        answered.append(require_extents(world, text, rows, seed))
+        if require_extents(world, text, rows, seed):
+            found.update(["all", *constructs(text)])
 
     hold()
     if examples >= 100:  # of few, too many may be refused by chance
-        assert sum(answered) > 0.9 * len(answered)
+        assert found["all"] > 0.9 * examples
+        require_drawn(found, OF_RELATIONS)
 
 
 DOUBLED = "(SELECT unit, i FROM t UNION ALL SELECT unit, j FROM t)"

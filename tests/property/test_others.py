@@ -38,13 +38,12 @@ from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import numbers, only_table, tables_of
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
-from tests.frontiers import queries
+from tests.frontiers import OUT_OF_REACH, constructs, queries, require_drawn
 from tests.neighbours import Row, counts, foretold
 from tests.relations import SCHEMA, TABLES, policy_over, row
 from tests.worlds import integers, planned, receipt_for
 
 STRANGER, OTHERS = 10_000, 40
-OUT_OF_REACH = {"DPQ305", "DPQ406", "DPQ404", "DPQ105", "DPQ205", "DPQ408"}
 NEAR = [-1.0, 1.0, -2.5, 2.5, -0.0, 0.0, None]
 
 _SUM = "SELECT DP_SUM(POWER(y, -1), eps=1, bounds=[-1, 1], max_rows_contributed=1) FROM"
@@ -148,7 +147,7 @@ class Sides:
                 raise
             self.asked["empty" if refusal.code == "DPQ408" else "refused"] += 1
             return None
-        self.asked["answered"] += 1
+        self.asked.update(["answered", *constructs(text)])
         return plan
 
     def exact(self, side: Side, plan: Plan) -> list[tuple[Measure, Any]]:
@@ -267,3 +266,4 @@ def test_five_thousand_queries_leave_others_as_they_are(
     monkeypatch.setattr(extent, "MOST_PAIRS", extent.MOST_PAIRS if shard % 4 else 3)
     require_apart(sides, 5_000 // 10 + 100)  # some may be refused by chance
     assert sides.asked["answered"] >= 5_000 // 10
+    require_drawn(sides.asked)

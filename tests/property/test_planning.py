@@ -1,8 +1,8 @@
 """Before the charge there is a plan or a refusal, in little time, whatever was written.
 
-Queries are accepted ones that were broken, shuffled, nested and repeated, and everything that
-can be repeated, to lengths that nobody types. Nothing that is planned fails after its charge
-but by time and memory, in the constant words of that.
+Queries are accepted ones that were broken, shuffled, nested and repeated, random ones over
+relations, and everything that can be repeated, to lengths that nobody types. Nothing that is
+planned fails after its charge but by time and memory, in the constant words of that.
 """
 
 from __future__ import annotations
@@ -12,18 +12,25 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.errors import QueryRefused, ScanFailed
+from dpquery.policy.model import Price
 from dpquery.session import Session
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
+from tests.frontiers import constructs, queries, require_drawn
 from tests.grammar import _WORDS, COLUMNS, NUMBERS, TEXTS, asked, mutated
+from tests.neighbours import save
 from tests.property.test_grammar import require_help
+from tests.relations import SCHEMA, TABLES, policy_over
 from tests.shapes import SHAPES, moments, shaped
+from tests.worlds import PRICE
 
 SECONDS = 2.0
 """Of the processor's time, so that a busy machine changes nothing."""
@@ -39,12 +46,23 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def relating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Give a session over tables that share their units, and have no rows."""
+    place, order = tmp_path_factory.mktemp("relating"), random.Random(0)
+    paths = {table: save([], [], SCHEMA, place / table, order) for table in TABLES}
+    policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
+    price = Price(PRICE.epsilon, PRICE.delta)
+    with Session(replace(policy, price=price), "default", None) as opened:
+        yield opened
+
+
 def planned(session: Session, text: str) -> str:
     """Plan a text and explain it; give "planned", or the code of the refusal."""
     began = time.process_time()
     try:
         with session._uncharged(Source(text)):
-            session._look_up(session._plan(Source(text)))
+            session._look_up(session._plan(Source(text), session._prices.price()))
         found = "planned"
     except QueryRefused as refused:
         found = refused.code
@@ -117,6 +135,29 @@ def test_what_is_nearly_accepted_is_planned_or_refused(session: Session):
     """Of 500, one in twenty is planned: none with a probability of less than 1e-9."""
     found = require_plans(session, 500)
     assert found["planned"] > 0, found
+
+
+def require_relations(session: Session, examples: int) -> Counter[str]:
+    """Plan random queries, and as many that are broken; return what the planned ones hold."""
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=examples)
+    @given(st.one_of(queries(), mutated(queries())))
+    def hold(text: str) -> None:
+        if planned(session, text) == "planned":
+            found.update(["all", *constructs(text)])
+
+    hold()
+    return found
+
+
+def test_random_relations_are_planned_or_refused(relating: Session):
+    assert require_relations(relating, 30)["all"]
+
+
+@pytest.mark.slow
+def test_random_relations_are_planned_or_refused_at_length(relating: Session):
+    require_drawn(require_relations(relating, 1_000))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -28,7 +29,7 @@ from dpquery.policy.model import Policy
 from dpquery.session import Session
 from tests.corpus import hostile
 from tests.corpus.runs import REFUSED, samples
-from tests.frontiers import queries
+from tests.frontiers import constructs, queries, require_drawn
 from tests.grammar import mutated
 from tests.neighbours import save
 from tests.relations import SCHEMA, TABLES, policy_over, row
@@ -196,9 +197,9 @@ def sides(
         public.close()
 
 
-def require_equal(sides: Sides, examples: int) -> int:
-    """Plan broken random queries on each side; return how many are refused, alike on all."""
-    refusals = []
+def require_equal(sides: Sides, examples: int) -> Counter[str]:
+    """Plan broken random queries on each side; return of what those are that are refused."""
+    refused = Counter[str]()
 
     @settings(max_examples=examples)
     @given(mutated(queries(2)))
@@ -207,24 +208,27 @@ def require_equal(sides: Sides, examples: int) -> int:
         for policy, public in sides:
             try:
                 told.add(repr(planned(policy, text, public).charge.events))
-            except QueryRefused as refused:
-                told.add(str(refused))
+            except QueryRefused as refusal:
+                told.add(str(refusal))
         assert len(told) == 1, text
-        refusals.extend(one for one in told if one.startswith("refused"))
+        if told.pop().startswith("refused"):
+            refused.update(["all", *constructs(text)])
 
     hold()
-    return len(refusals)
+    return refused
 
 
 def test_random_queries_are_refused_alike_with_and_without_rows(sides: Sides):
-    assert require_equal(sides, 30)
+    assert require_equal(sides, 30)["all"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(5))
 def test_a_thousand_refusals_are_alike_with_and_without_rows(sides: Sides, shard: int):
     del shard
-    assert require_equal(sides, 1_000) >= 1_000 // 5
+    refused = require_equal(sides, 1_000)
+    assert refused["all"] >= 1_000 // 5
+    require_drawn(refused)
 
 
 def test_refusals_do_not_wait_for_the_private_file(tmp_path: Path):

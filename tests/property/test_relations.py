@@ -8,7 +8,6 @@ threads, and what is released moves by no more than the plan claims.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,14 +28,12 @@ from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import LedgerSettings, Policy
-from tests.frontiers import CONSTRUCTS, queries
+from tests.frontiers import OUT_OF_REACH, constructs, queries, require_drawn
 from tests.neighbours import Drawn, Row, Units, drawn, require_bounded_move, save
 from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, TABLES, policy_over, row
 from tests.worlds import planned
 
-OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ406", "DPQ408", "DPQ105", "DPQ205"}
-"""What a random query may be refused for: too large numbers, and bounds beside a range."""
 THREADS = (1, 3, 8)
 QUERIES = 5
 """Asked of each pair of neighbours, for writing files takes as long as one of them."""
@@ -147,7 +144,7 @@ class Sides:
             self.asked["refused"] += 1
             return None
         self.asked["answered"] += 1
-        held = [name for name, words in CONSTRUCTS.items() if re.search(words, text)]
+        held = constructs(text)
         self.asked.update([*held, *(["of these"] if held else [])])
         return plan
 
@@ -203,7 +200,7 @@ def test_ten_thousand_queries_move_by_no_more_than_claimed(
     monkeypatch.setattr(extent, "MOST_PAIRS", extent.MOST_PAIRS if shard % 4 else 3)
     require_promises(sides, 10_000 // 20 // QUERIES + 55)
     assert sides.asked["of these"] >= 10_000 // 20, sides.asked
-    assert all(sides.asked[name] for name in CONSTRUCTS), sides.asked
+    require_drawn(sides.asked)
 
 
 def require_promises(sides: Sides, examples: int) -> None:

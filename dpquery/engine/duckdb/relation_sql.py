@@ -156,6 +156,7 @@ class Nested(Values):
         if node.separator is not None:
             (one,) = node.values
             parts = f"string_split({self.value(one.expr)}, {text(node.separator)})"
+            parts = f"coalesce({parts}, list_value(NULL))" if node.keeps else parts
             values = f"{parts}[1:{node.most}]"
         else:
             each = [self._stored_as(v.expr, ref) for v in node.values for ref in used]

@@ -6,7 +6,7 @@ deterministic and total, and each node that is accepted was shown to be so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
@@ -15,7 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, Interval, Kind
+from dpquery.core.types import DATE, INTEGER, TEXT, Interval, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import (
     Comparison,
@@ -34,7 +34,16 @@ from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.scope import Scope, fold, is_call, is_interval_end, written_name
+from dpquery.sql.bind.row_lists import among_list, is_true
+from dpquery.sql.bind.scope import (
+    Member,
+    Scope,
+    fold,
+    inside,
+    is_call,
+    is_interval_end,
+    written_name,
+)
 from dpquery.sql.bind.typed import (
     Remedy,
     Sizes,
@@ -54,7 +63,8 @@ from dpquery.sql.bind.typed import (
     unknown_function,
 )
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.parse.literals import read_literal, unwrapped
+from dpquery.sql.parse.lists import list_of
+from dpquery.sql.parse.literals import chain, conjuncts, read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.rules import require_calendar
@@ -157,7 +167,7 @@ class Conditions:
                 return IsNull(span, self.bind(node.this))
             case exp.Between():
                 return self._between(node, span)
-            case exp.In():
+            case exp.In() | exp.Exists():
                 return self._in(node, span)
         return self._formed(node, span)
 
@@ -184,10 +194,7 @@ class Conditions:
                 return differ if isinstance(node, exp.NullSafeNEQ) else Not(span, differ)
             case exp.Is(expression=exp.Boolean(this=wanted)):
                 truth = self.condition(node.this)
-                truth = truth if wanted else Not(span, truth)
-                return rowfunctions.apply(
-                    span, "COALESCE", truth, Literal(span, False, BOOLEAN)
-                )
+                return is_true(span, truth if wanted else Not(span, truth))
             case exp.Extract():
                 where = self.spans.of(node.this)
                 return extracted(span, node.this.name, where, self.bind(node.expression))
@@ -293,7 +300,11 @@ class Conditions:
         above = compare(span, Comparison.GE, value, low, meant)
         return Logic(span, True, (above, compare(span, Comparison.LE, value, high, meant)))
 
-    def _in(self, node: exp.In, span: Span) -> Expr:
+    def _in(self, node: exp.In | exp.Exists, span: Span) -> Expr:
+        if list_of(node) is not None:
+            return among_list(self, node, span)
+        if isinstance(node, exp.Exists):
+            return self._formed(node, span)
         query = node.args.get("query")
         if query is not None:
             if self._subqueries is None:
@@ -330,7 +341,21 @@ class Conditions:
             why = "the list is the analyst's own knowledge, not a part of the data."
             raise refusal("DPQ207", title, other, "not a literal", why, " OR ".join(equal))
         operand = self.bind(node.this)
-        return member(span, operand, literals, self._meant(span, None, operand, *literals))
+        return self.among(span, operand, literals)
+
+    def among(self, span: Span, operand: Expr, literals: Sequence[Literal]) -> In:
+        """Ask whether a value is one of several literals."""
+        meant = self._meant(span, None, operand, *literals)
+        return member(span, operand, list(literals), meant)
+
+    def beside(self, alias: str, values: Mapping[str, Expr]) -> Conditions:
+        """Return what binds conditions of the same rows with some more values."""
+        names = inside(Scope((Member(alias, dict(values)),), self.scope.table), self.scope)
+        return Conditions(names, self.spans, self._subqueries)
+
+    def require_size(self, expr: Expr, copies: int) -> None:
+        """Refuse an expression that is too large, where it stands so many times."""
+        self._sizes.check(expr, copies)
 
     def _rows_in(self, node: exp.In, span: Span) -> Expr:
         """Bind `(a, b) IN ((1, 'x'), ...)`: each row of values, part by part."""
@@ -458,30 +483,10 @@ def paired(left: exp.Tuple, right: exp.Expr, spans: Spans) -> list[tuple[exp.Exp
     return list(zip(sides, values, strict=True))
 
 
-def chain(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Flatten `a AND b AND c`, however long, from left to right."""
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        inner = unwrapped(one)
-        if type(inner) is type(node):
-            pending += [inner.expression, inner.this]
-        else:
-            yield one
-
-
 def operand(node: exp.Expr, spans: Spans) -> str:
     """Return the text of a condition as it stands beside AND: OR in brackets."""
     inner = unwrapped(node)
     return f"({spans.text(inner)})" if isinstance(inner, exp.Or) else spans.text(inner)
-
-
-def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """Return the conditions between the outer ANDs of one."""
-    if node is None:
-        return []
-    inner = unwrapped(node)
-    return [*map(unwrapped, chain(inner))] if isinstance(inner, exp.And) else [inner]
 
 
 def equated_always(conditions: Sequence[exp.Expr]) -> list[exp.Expr]:

@@ -18,7 +18,6 @@ from operator import itemgetter
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, advice
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import (
@@ -42,7 +41,7 @@ from dpquery.ir.relations import (
 )
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import facts_of
-from dpquery.sql.bind.expressions import Conditions, conjuncts, equated_always
+from dpquery.sql.bind.expressions import Conditions, equated_always
 from dpquery.sql.bind.from_clause import (
     Context,
     Derived,
@@ -54,17 +53,17 @@ from dpquery.sql.bind.from_clause import (
     merged_ref,
 )
 from dpquery.sql.bind.public_joins import KeyJoin, ReleasedJoin, TableJoin, all_of, equal_names
+from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
-from dpquery.sql.parse.lists import HIDDEN, SPLITS
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.lists import HIDDEN, refuse_list
+from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.size_limits import MOST_COPIES
 from dpquery.sql.suggest.joins import (
     JoinedBy,
     refuse_before,
     refuse_computed,
     refuse_kind,
-    refuse_list,
     refuse_off_unit,
     refuse_public_kind,
     refuse_public_rows,
@@ -73,13 +72,12 @@ from dpquery.sql.suggest.joins import (
     refuse_units,
     refuse_unnamed,
 )
-from dpquery.sql.suggest.queries import mismatch, with_article
 
 Item = Derived | PublicItem | ReleasedItem | RowList
 """What can stand in a FROM clause with private rows."""
 MOST_LOOKED_AT = 12
 """Inner joins in a row among which the next one is looked for."""
-_LISTED = advice("write [a, b], or string_split(text, ';')")
+_CROSSED = advice("write CROSS JOIN UNNEST(...)")
 
 
 def bind_from(
@@ -376,22 +374,29 @@ class _From:
     def _list(self, item: _Item, found: RowList) -> None:
         """Make a row for each value of a list of a row."""
         context, span = self.context, self.context.spans.of(found.node)
-        tied = item.side or item.kind or item.using or item.natural
+        keeps, always = item.side == "LEFT", all(map(_is_true, item.asked))
+        tied = (item.side and not keeps) or item.kind or item.using or item.natural
         if tied or not self._by(item).conditioned:
-            refuse_list(item.span, "rows of a list have no other key")
+            refuse_list(item.span, "rows of a list have no other key", _CROSSED)
+        if keeps and not always:
+            label = "a row is kept where its list has no value, whatever is asked of values"
+            refuse_list(item.span, label, advice("write LEFT JOIN UNNEST(...) ON TRUE"))
         if self.table.unit is None:
             refuse_rows_of_own(span, self.table)
         number = context.numbers()
-        values, separator = _values(Conditions(self.scope, context.spans), found.node)
+        rows = Conditions(self.scope, context.spans)
+        values, separator = row_list(found.node, rows.bind, context.spans)
         outputs = tuple(Output("x", value) for value in values)
         column = merged_ref(outputs, number)
         most = len(outputs)
         if separator is not None:  # which parts a text has is not public, as its own values are
-            column = replace(column, keys=None, nulls=Nulls.NEVER)
+            nulls = Nulls.GROUPED if keeps else Nulls.NEVER
+            column = replace(column, keys=None, nulls=nulls)
             most = min(MOST_COPIES, most_parts(values[0], separator))
-        made = Unnest(span, self.relation, number, outputs, most, separator)
+        keeps = keeps and separator is not None  # a list that is written out has values
+        made = Unnest(span, self.relation, number, outputs, most, separator, keeps)
         self.relation = context.small(made, span)
-        self.pool += item.asked
+        self.pool += [] if always else item.asked
         hidden = {fold(found.name)} if HIDDEN in found.node.meta else frozenset()
         self.members.append(Member(item.alias, {found.name: column}, hidden=frozenset(hidden)))
 
@@ -523,23 +528,9 @@ def _turned(join: exp.Join) -> exp.Join:
     return turned
 
 
-def _values(rows: Conditions, node: exp.Unnest) -> tuple[list[Expr], str | None]:
-    """Bind the list of a row: its values, or a text and what separates its parts."""
-    lists = node.expressions
-    of, span = unwrapped(lists[0]), rows.spans.of(node)
-    if isinstance(of, exp.Array) and of.expressions and len(lists) == 1:
-        written = rows.spans.text(of.expressions[0])
-        values = alike(span, list(map(rows.bind, of.expressions)), lambda: f"[{written}]")
-        return values, None
-    call = isinstance(of, exp.Anonymous) and str(of.this).upper() in SPLITS
-    if not call or len(of.expressions) != 2 or len(lists) > 1:
-        refuse_list(span, "one list is needed", _LISTED)
-    value, separator = rows.bind(of.expressions[0]), unwrapped(of.expressions[1])
-    if value.type.kind is not Kind.TEXT:
-        mismatch(value.span, "a text is needed here", with_article(value.type), _LISTED)
-    if not (isinstance(separator, exp.Literal) and separator.is_string and separator.this):
-        refuse_list(rows.spans.of(separator), "a literal text with characters is needed", "';'")
-    return [value], str(separator.this)
+def _is_true(node: exp.Expr) -> bool:
+    node = unwrapped(node)
+    return isinstance(node, exp.Boolean) and bool(node.this)
 
 
 def _missing(member: Member) -> Member:

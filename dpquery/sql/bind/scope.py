@@ -252,6 +252,13 @@ class Scope:
         return f"{node.name.upper()}({written_name(date.name)})" if part else ""
 
 
+def inside(inner: Scope, outer: Scope) -> Scope:
+    """Return what names mean inside a subquery: its own first, then those around it."""
+    around = (m for m in outer.members if fold(m.alias) not in inner.aliases)
+    hidden = (replace(m, hidden=m.hidden | inner.names) for m in around)
+    return Scope((*inner.members, *hidden), inner.table)
+
+
 def unknown_table(
     node: exp.Column, aliases: Sequence[str], columns: Sequence[str], span: Span, part: str = ""
 ) -> NoReturn:

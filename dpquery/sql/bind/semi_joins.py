@@ -54,15 +54,17 @@ from dpquery.ir.relations import (
 from dpquery.ir.walk import with_columns
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import nulls_of
-from dpquery.sql.bind.expressions import Conditions, conjuncts, operand
+from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins import most_pairs, same_units, semi_join
 from dpquery.sql.bind.public_joins import all_of
 from dpquery.sql.bind.public_subqueries import OF_EXISTS, PublicSubqueries, together
-from dpquery.sql.bind.scope import Scope, fold, is_call, is_query, written_name
+from dpquery.sql.bind.row_lists import require_of_rows
+from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name
 from dpquery.sql.bind.typed import case, nothing
 from dpquery.sql.bind.unit_rows import LookedUp, aggregate_ref
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.lists import list_of
+from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 
 
@@ -128,7 +130,7 @@ class _Subqueries(PublicSubqueries):
         asked: list[Expr] = []
         if self.correlated(node) is not None:
             return False
-        if isinstance(node, exp.Exists):
+        if isinstance(node, exp.Exists) and list_of(node) is None:
             other, asked = self._exists(node)
         elif isinstance(node, exp.In) and node.args.get("query") is not None:
             if self._tied(node.args["query"]) is not None:
@@ -153,6 +155,8 @@ class _Subqueries(PublicSubqueries):
         An EXISTS that nothing ties to the unit is refused where every one has to be tied.
         """
         for one in reversed(list(node.walk(prune=is_query))):
+            if isinstance(one, exp.Exists) and list_of(one) is not None:
+                continue  # a list of the row itself
             value = self.said(one)
             if value is not None:
                 pass
@@ -373,7 +377,7 @@ class _Subqueries(PublicSubqueries):
             self._refuse(span, unit)
         inner, asked, both = self._tied_rows(span, select)
         for item in select.expressions:
-            _require_of_rows(both, item.unalias())
+            require_of_rows(both, item.unalias())
         return inner.relation, asked
 
     def _tied_rows(
@@ -385,7 +389,7 @@ class _Subqueries(PublicSubqueries):
         if not isinstance(inner, Private):
             self._refuse(span, unit)
         own, where = inner.scope, select.args.get("where")
-        both = Conditions(_inside(own, self.scope), self.spans, self.context)
+        both = Conditions(inside(own, self.scope), self.spans, self.context)
         conditions = conjuncts(None if where is None else where.this)
         others = [one for one in conditions if not _ties(one, own, self.scope)]
         if len(others) == len(conditions):
@@ -460,23 +464,6 @@ def null_safe(left: Expr, right: Expr) -> list[tuple[Expr, Expr]]:
 def _perhaps(expr: Expr) -> Expr:
     """Take a comparison with NULL for true: NOT IN leaves out what may be equal."""
     return apply(expr.span, "COALESCE", expr, Literal(expr.span, True, BOOLEAN))
-
-
-def _require_of_rows(rows: Conditions, item: exp.Expr) -> None:
-    """Refuse what is no value of rows in a SELECT list that nobody sees."""
-    found = item.find(exp.AggFunc)
-    if found is not None:
-        span, what = rows.spans.of(found), "an aggregate in EXISTS"
-        raise outside(what, span, "this always gives one row", "1")
-    if not item.is_star and not isinstance(item, exp.Null):
-        rows.bind(item)
-
-
-def _inside(inner: Scope, outer: Scope) -> Scope:
-    """Return what names mean inside a subquery: its own first, then those around it."""
-    around = (m for m in outer.members if fold(m.alias) not in inner.aliases)
-    hidden = (replace(m, hidden=m.hidden | inner.names) for m in around)
-    return Scope((*inner.members, *hidden), inner.table)
 
 
 def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:

@@ -40,6 +40,7 @@ from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
+from dpquery.sql.parse.lists import refuse_list
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
@@ -72,7 +73,7 @@ from dpquery.sql.postprocess.values import (
 )
 from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
-from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_list, refuse_twice
+from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
 MOST_DERIVED = 8

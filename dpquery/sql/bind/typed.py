@@ -524,9 +524,9 @@ class Sizes:
     def __init__(self) -> None:
         self._known: dict[int, tuple[_Size, Expr]] = {}
 
-    def check(self, expr: Expr) -> Expr:
-        """Note the size of an expression."""
-        if self._of(expr).value > MAX_SIZE:
+    def check(self, expr: Expr, times: int = 1) -> Expr:
+        """Note the size of an expression that stands so many times."""
+        if self._of(expr).value * times > MAX_SIZE:
             raise repeated(expr.span, "functions inside one another")
         return expr
 

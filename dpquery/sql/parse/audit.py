@@ -255,7 +255,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "except_ rename replace": (exp.Star,),
     "this is_string": (exp.Literal,),
     "this high low": (exp.Between,),
-    "this expressions query": (exp.In,),
+    "this expressions query unnest": (exp.In,),
     "this expression safe typed": (exp.Div,),
     "this to": (exp.Cast,),
     "this safe to": (exp.TryCast,),

@@ -135,7 +135,9 @@ class _Words:
         raise outside("LIMIT with a comma", span_of(self.tokens[at]), "not understood", remedy)
 
     def in_list(self, at: int) -> None:
-        """IN takes a list of values in parentheses, with something in it."""
+        """IN takes a list of values in parentheses, with something in it, or UNNEST of one."""
+        if self.kind(at + 1) is TokenType.UNNEST and self.kind(at + 2) is TokenType.L_PAREN:
+            return
         if self.kind(at + 1) is not TokenType.L_PAREN:
             span = span_of(self.tokens[at])
             title = "IN takes a list of values in parentheses"

@@ -3,12 +3,17 @@
 In a SELECT list, `unnest(list) AS x` makes as many rows as the list has values, and so does
 `LATERAL (SELECT unnest(list) AS x) AS u` in FROM. Both are written as that join: a list is one
 of values of its row, so WHERE lets the same rows through before it and after it.
+
+Where a condition asks for a value among them, no row comes of it: that stays as it is written.
 """
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sqlglot import expressions as exp
 
+from dpquery.core.source import Span
 from dpquery.errors import advice
 from dpquery.sql.bind.scope import is_query
 from dpquery.sql.parse.spans import Spans, outside
@@ -33,6 +38,33 @@ def join_lists(tree: exp.Expr, spans: Spans) -> None:
         lists = [item for item in map(_unaliased, select.expressions) if _is_list(item)]
         if lists and select.args.get("from_") is not None:
             _join(select, lists, spans)
+
+
+def list_of(asked: exp.In | exp.Exists) -> exp.Unnest | None:
+    """Return the list that IN, or EXISTS, looks among, where it looks at nothing else."""
+    if isinstance(asked, exp.In):
+        return asked.args.get("unnest")
+    clauses = {slot: clause for slot, clause in asked.this.args.items() if clause}
+    source = clauses.pop("from_", None)
+    found = None if source is None else source.this
+    only = clauses.keys() <= {"expressions", "where"}
+    return found if only and isinstance(found, exp.Unnest) else None
+
+
+def written_out(found: exp.Unnest) -> list[exp.Expr]:
+    """Return the values of a list that is written out; none of another."""
+    (of,) = found.expressions if len(found.expressions) == 1 else [found]
+    of = of.unnest()
+    return of.expressions if isinstance(of, exp.Array) else []
+
+
+def refuse_list(
+    span: Span,
+    label: str,
+    remedy: str = advice("write a private table first in FROM, then its list"),
+) -> NoReturn:
+    """Refuse a list that makes no rows of private ones."""
+    raise outside("UNNEST in this place", span, label, remedy)
 
 
 def _unaliased(item: exp.Expr) -> exp.Expr:

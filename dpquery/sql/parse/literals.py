@@ -363,3 +363,23 @@ def _literal(source: Source, mark: _Mark, value: object) -> str:
         raise
     before, after = source.text[: mark.span.start][-1:], source.text[mark.span.end :][:1]
     return f"{'' if before in _APART else ' '}{text}{'' if after in _APART else ' '}"
+
+
+def chain(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Flatten `a AND b AND c`, however long, from left to right."""
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        inner = unwrapped(one)
+        if type(inner) is type(node):
+            pending += [inner.expression, inner.this]
+        else:
+            yield one
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Return the conditions between the outer ANDs of one."""
+    if node is None:
+        return []
+    inner = unwrapped(node)
+    return [*map(unwrapped, chain(inner))] if isinstance(inner, exp.And) else [inner]

@@ -11,11 +11,12 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
 from dpquery.errors import refusal
-from dpquery.sql.bind.expressions import chain, conjuncts, paired
+from dpquery.sql.bind.expressions import paired
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
 from dpquery.sql.bind.typed import narrower_name, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.parse.literals import as_moment, unwrapped
+from dpquery.sql.parse.lists import list_of, refuse_list, written_out
+from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
 from dpquery.sql.postprocess.calls import applied, days, indexed, moved
 from dpquery.sql.postprocess.functions import aggregate_name
@@ -262,12 +263,18 @@ class Expressions:
             return self.opener.scalar(self, node)
         if node.args.get("query") is not None:
             return self.opener.member(self, node)
-        equal = "({0} = {1})"
+        equal, options = "({0} = {1})", node.expressions
+        found = list_of(node)
+        if found is not None:
+            options = written_out(found)
+            if not options:
+                label = "released rows have no other list than one that is written out"
+                refuse_list(self.spans.of(found), label, "IN (a, b)")
         if isinstance(node.this, exp.Tuple):
-            rows = [paired(node.this, unwrapped(row), self.spans) for row in node.expressions]
+            rows = [paired(node.this, unwrapped(row), self.spans) for row in options]
             equals = ([self.compared(equal, *pair) for pair in row] for row in rows)
             return joined("OR", [joined("AND", row) for row in equals])
-        return joined("OR", [self.compared(equal, node.this, o) for o in node.expressions])
+        return joined("OR", [self.compared(equal, node.this, o) for o in options])
 
     def needed(self, node: exp.Expr, kinds: Set[Kind], what: str, remedy: str) -> Value:
         """Bind a value of one of some kinds.

@@ -17,9 +17,8 @@ from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal
 from dpquery.ir.query import Origin
-from dpquery.sql.bind.expressions import chain, conjuncts
 from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
-from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.parse.literals import chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, comparable, made
 from dpquery.sql.suggest.queries import mismatch

@@ -261,15 +261,6 @@ def refuse_before(span: Span) -> NoReturn:
     )
 
 
-def refuse_list(
-    span: Span,
-    label: str,
-    remedy: str = advice("write a private table first in FROM, then its list"),
-) -> NoReturn:
-    """Refuse a list in FROM that makes no rows of private ones."""
-    raise outside("UNNEST in this place", span, label, remedy)
-
-
 def refuse_rows_of_own(span: Span, table: Table) -> NoReturn:
     """Refuse to make several rows of one that is a unit of its own."""
     why = "each row is a unit of its own here, and would count in full several times."

@@ -246,6 +246,12 @@ class Shape:
             split, first, last = values["children"]
             ends = [end["literal"]["text"] for end in (first, last)]
             insist(ends == ["1", str(relation.most)], "as many parts as count")
+            if relation.keeps:
+                insist(split.get("type") == "OPERATOR_COALESCE", "rows without parts")
+                split, other = split["children"]
+                insist(other.get("function_name") == "list_value", "one value in their place")
+                (null,) = (argument["expression"] for argument in other["arguments"])
+                insist(null["literal"]["kind"] == "NULL_LITERAL", "no value of a row")
             insist(split.get("function_name") == "string_split", "the parts of a text")
             separator = split["arguments"][1]["expression"]["literal"]["text"]
             insist(separator == relation.separator, "the separator")

@@ -6,11 +6,12 @@ And the check at run time lets all of them pass, planned by DuckDB over empty ta
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
 from dpquery.engine.duckdb.column_sql import Place
@@ -32,8 +33,6 @@ ACCEPTED = [
     for case in cases.read(path)
     if not case.expected.startswith(("DPQ", "refused"))
 ]
-OUT_OF_REACH = {"DPQ305", "DPQ404", "DPQ406", "DPQ408", "DPQ105", "DPQ205"}
-"""What a random query may be refused for: too large numbers, and bounds beside a range."""
 
 
 @pytest.fixture(scope="module")
@@ -81,25 +80,40 @@ def test_the_corpus_is_written_as_it_is_meant(samples: Written, path):
             assert require_all(samples, plan) or not plan.charge.scans
 
 
-def require_drawn(written: Written, text: str) -> None:
+def require_random(written: Written, text: str) -> bool:
     """Plan a random query, or give it up where its numbers are too large."""
     try:
         plan = written.plan(text)
     except QueryRefused as refusal:
-        if refusal.code not in OUT_OF_REACH:
+        if refusal.code not in frontiers.OUT_OF_REACH:
             raise
-        return
+        return False
     require_all(written, plan)
+    return True
 
 
 @given(text=frontiers.queries())
 def test_random_relations_are_written_as_they_are_meant(written: Written, text: str):
-    require_drawn(written, text)
+    require_random(written, text)
+
+
+@pytest.mark.slow
+def test_a_thousand_random_relations_are_written_as_they_are_meant(written: Written):
+    asked: Counter[str] = Counter()
+
+    @settings(max_examples=1_000)
+    @given(frontiers.queries())
+    def hold(text: str) -> None:
+        if require_random(written, text):
+            asked.update(frontiers.constructs(text))
+
+    hold()
+    frontiers.require_drawn(asked)
 
 
 @given(text=strategies.queries(("t",)))
 def test_random_expressions_are_written_as_they_are_meant(one_table: Written, text: str):
-    require_drawn(one_table, text)
+    require_random(one_table, text)
 
 
 BREAKS: list[tuple[object, str, str, str]] = [
