@@ -31,7 +31,7 @@ def without_brackets(tree: exp.Expr, spans: Spans) -> None:
         if any(join.meta.get("comma") for join in first.args["joins"]):
             _refuse(node, spans, "a comma in brackets", "use CROSS JOIN in place of the comma")
         joins = first.args.pop("joins")
-        if node.alias:
+        if node.alias or node.args.get("pivots"):
             select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first))
             select.set("joins", joins)
             node.set("this", select)
