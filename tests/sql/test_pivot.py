@@ -24,6 +24,7 @@ QUERIES = [
     ("PIVOT {staff} ON dept USING {COUNT(*)} GROUP BY remote", "remote"),
     ("PIVOT {staff} ON remote USING {AVG(salary)} GROUP BY dept", "dept"),
     ("PIVOT {staff} ON dept IN ('ops', 'eng') USING {SUM(salary)} AS s, {COUNT(*)} AS n", None),
+    ("PIVOT {staff} ON rating IN (2.0, 3.5) USING {COUNT(*)} GROUP BY dept", "dept"),
     ("PIVOT {staff} ON dept, remote IN (true) USING {SUM(salary)}", None),
     (
         "SELECT * FROM (SELECT dept, remote, salary FROM {staff})"
