@@ -72,7 +72,7 @@ class Pivot:
             raise outside("PIVOT of a PIVOT", span, "the second one", remedy)
         self.source = node.copy()
         self.source.set("pivots", None)
-        self._calls = pivot.expressions
+        self._calls: list[exp.Expr] = pivot.expressions
         self._on = [one.this if isinstance(one, exp.In) else one for one in pivot.fields]
         self._given = [
             self._listed(one) if isinstance(one, exp.In) else None for one in pivot.fields
@@ -81,6 +81,10 @@ class Pivot:
             parts = list(one.walk())
             if not one.find(exp.Column) or any(is_call(n) or n.alias for n in parts):
                 raise outside("this in a PIVOT", spans.of(one), "no column", "ON a column")
+        for call in self._calls:
+            if isinstance(call.unalias(), exp.Filter):  # DuckDB reads it, and leaves it out
+                remedy = "a query with WHERE in place of the table"
+                raise outside("FILTER in a PIVOT", spans.of(call), "not understood", remedy)
         if not self._on:
             remedy = "ON a column, USING DP_COUNT(*, eps=0.5)"
             raise outside("PIVOT without ON", spans.of(pivot), "of which column?", remedy)
@@ -334,10 +338,7 @@ def _together(conditions: Sequence[exp.Expr]) -> exp.Expr:
 
 def _filter(call: exp.Expr, asked: Sequence[exp.Expr]) -> exp.Filter:
     """Write an aggregate of the rows of one cell."""
-    own = [call.expression.this.copy()] if isinstance(call, exp.Filter) else []
-    inner = call.this if isinstance(call, exp.Filter) else call
-    where = exp.Where(this=_together([*own, *asked]))
-    return exp.Filter(this=inner.copy(), expression=where)
+    return exp.Filter(this=call.copy(), expression=exp.Where(this=_together(asked)))
 
 
 def _label(value: Scalar, type_: Type) -> str:
