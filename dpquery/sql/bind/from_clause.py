@@ -107,6 +107,10 @@ class Context(ABC):
         """Bind a subquery: to a private relation, or to one that is open."""
 
     @abstractmethod
+    def pivoted(self, node: exp.Expr) -> Derived | Open:
+        """Bind a relation with PIVOT after it."""
+
+    @abstractmethod
     def rows(self, select: exp.Select) -> Private | From:
         """Bind the FROM clause of a subquery alone: to private rows, or to open ones."""
 
@@ -171,6 +175,9 @@ class Context(ABC):
             name = node.alias or "unnest"
             names = self._new_names([name], _listed(node))
             return RowList(node, names[name]), name
+        if node.args.get("pivots"):
+            pivot = node.args["pivots"][0]
+            return self._renamed(self.pivoted(node), _listed(pivot)), pivot.alias
         cte = self._cte(node) if isinstance(node, exp.Table) else None
         if cte is not None:
             bound, alias = self._within(cte), node.alias or cte.alias

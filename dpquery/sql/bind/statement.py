@@ -15,10 +15,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, Type
-from dpquery.errors import (
-    advice,
-    refusal,
-)
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import Constant, Expr, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
@@ -43,6 +40,7 @@ from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.lists import refuse_list
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
+from dpquery.sql.pivot import RELEASED, Pivot
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
@@ -110,6 +108,8 @@ class Statement(Opener):
         """Of these, those that read something released."""
         self._opens: dict[int, Open] = {}
         """What names of WITH, and subqueries that release, stand for, once they are bound."""
+        self._pivots: dict[int, Open] = {}
+        """So for relations with PIVOT after them."""
         self._kept: list[exp.Expr] = []
         """These subqueries, so that no other node gets their ids."""
         self._shared: dict[str, str] = {}
@@ -239,10 +239,39 @@ class Statement(Opener):
             rows = self.rows(node)
         if isinstance(rows, Private):
             plain = self._shares is not None and asks_units(node, rows.scope, self.spans)
+            plain |= RELEASED in node.meta
             if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)
             return derive(self, node, chosen(self, rows, node))
         return Select(Rows(self, aliases_of(node), rows), node, root=root).open()
+
+    def pivoted(self, node: exp.Expr) -> Derived | Open:
+        """Bind a relation with PIVOT after it: to one release, or to a column for each cell."""
+        if id(node) in self._pivots:
+            self._released_reads += 1
+            return self._pivots[id(node)]
+        before, found = self._released_reads, self._pivoted(Pivot(node, self.spans))
+        if isinstance(found, Open) and self._released_reads > before:
+            self._pivots[id(node)] = found  # as any query that releases something
+            self._kept.append(node)
+        return found
+
+    def _pivoted(self, pivot: Pivot) -> Derived | Open:
+        with self.alone():
+            rows = self.rows(exp.Select(from_=exp.From(this=pivot.source)))
+        if not isinstance(rows, Private):
+            return self.query(pivot.filtered(pivot.groups(rows.columns, frozenset())))
+        units = frozenset[str]().union(*(member.owners for member in rows.scope.members))
+        groups = pivot.groups(rows.scope.columns, units)
+        if any(map(rows.scope.owns, groups)) and not pivot.asks:
+            return self.query(pivot.filtered(groups))
+        try:
+            found = self.opened(pivot.released(groups))
+        except QueryRefused as refused:
+            pivot.refuse_private(refused)
+            raise
+        frontier = self.frontiers[found.hidden[0]]
+        return pivot.shown(found, frontier, self.alias(), groups)
 
     def rows(self, select: exp.Select) -> Private | From:
         """Bind a FROM clause: private rows, or open ones."""

@@ -120,6 +120,8 @@ def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Tok
 
 def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
     """Return the words that a node stands for, its children's excepted."""
+    if node.meta.get("unwritten"):
+        return
     yield from _WORDS.get(type(node), ())
     yield from _separators(node)
     yield from _of_leaf(node)
@@ -139,6 +141,8 @@ def _read(node: exp.Expr, spans: Spans) -> Iterator[str]:
             yield "top" if node.meta.get("top") else "limit"
         case exp.CurrentDate():
             yield fold(spans.source.snippet(spans.name(node)))
+        case exp.Pivot():
+            yield from node.meta.get("words", ("pivot", "for"))
         case exp.If():
             yield from ("when", "then") if isinstance(node.parent, exp.Case) else ("if",)
 
@@ -232,8 +236,9 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket, exp.Explode,
     ),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
-    "this alias": (exp.Alias, exp.Lateral), "alias expressions": (exp.Unnest,),
-    "this alias joins": (exp.Subquery,),
+    "this alias": (exp.Alias, exp.Lateral, exp.PivotAlias), "alias expressions": (exp.Unnest,),
+    "alias expressions fields group": (exp.Pivot,),
+    "this alias joins pivots": (exp.Subquery,),
     "this default offset": (exp.Lag, exp.Lead),
     "expression": (exp.Limit, exp.Offset),
     "this expression negate": (exp.Like, exp.ILike),
@@ -246,7 +251,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
     "this order over partition_by spec": (exp.Window,),
     "end end_side kind start start_side": (exp.WindowSpec,),
     "this big_int": (exp.Count,),
-    "this alias catalog db joins": (exp.Table,),
+    "this alias catalog db joins pivots": (exp.Table,),
     "this columns": (exp.TableAlias,),
     "expressions all": (exp.Group,),
     "this desc nulls_first": (exp.Ordered,),

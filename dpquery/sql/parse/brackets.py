@@ -41,7 +41,7 @@ def without_brackets(tree: exp.Expr, spans: Spans) -> None:
                 _CROSS,
             )
         joins = first.args.pop("joins")
-        if node.alias:
+        if node.alias or node.args.get("pivots"):
             select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first))
             select.set("joins", joins)
             node.set("this", select)

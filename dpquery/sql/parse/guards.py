@@ -31,7 +31,7 @@ from dpquery.sql.parse.spans import (
 )
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW")
+QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW PIVOT")
 """What begins a query, or a statement that sqlglot would take inside one."""
 
 _NAMES = kinds("VAR IDENTIFIER")
@@ -205,7 +205,7 @@ _OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]", TokenType.L_BRACE:
 _CLOSING = {TokenType.R_PAREN: ")", TokenType.R_BRACKET: "]", TokenType.R_BRACE: "}"}
 _PREFIX = kinds("NOT DASH PLUS TILDE CASE")
 _CLAUSES = kinds("FROM WHERE GROUP_BY HAVING LIMIT SEMICOLON")
-_VERBS = kinds("SELECT FROM WITH L_PAREN")
+_VERBS = kinds("SELECT FROM WITH L_PAREN PIVOT")
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "EXPLAIN", "SHOW", "DESCRIBE", "REFRESH")
 _WITH_FROM = {"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"}
 _QUOTED = re.compile(
@@ -342,7 +342,8 @@ def _may_hold_clause(opened: tuple[Token, Token | None, bool]) -> bool:
     if subquery or bracket.token_type is not TokenType.L_PAREN:
         return True
     return before is not None and (
-        before.token_type is TokenType.FILTER or before.text.upper() in _WITH_FROM
+        before.token_type in {TokenType.FILTER, TokenType.PIVOT}
+        or before.text.upper() in _WITH_FROM
     )
 
 

@@ -174,6 +174,52 @@ class Parser(DuckDBParser):
             node.meta.update({"start": first.start, "end": self._prev.end})
         return node
 
+    def _parse_pivot(self) -> exp.Pivot | None:
+        """Read PIVOT after a relation, as it was written."""
+        first, node = self._curr, super()._parse_pivot()
+        if node is not None:
+            for slot in ("columns", "identify_pivot_strings", "prefixed_pivot_columns"):
+                node.set(slot, None)
+            node.set("pivot_column_naming", None)
+            node.meta.update({"start": first.start, "end": first.end})
+        return node
+
+    def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> Any:
+        """Read the statement PIVOT as all columns of a relation with PIVOT after it."""
+        first, node = self._prev, super()._parse_simplified_pivot(is_unpivot)
+        if is_unpivot:
+            return node
+        relation, using = node.this, node.args.get("using") or []
+        made = exp.Pivot(
+            expressions=using, fields=node.expressions, group=node.args.get("group")
+        )
+        words = ["pivot", *["on"] * bool(made.fields), *["using"] * bool(using)]
+        words += [","] * (len(made.fields) - 1)
+        made.meta.update({"start": first.start, "end": first.end, "words": words})
+        if relation.args.get("pivots"):
+            relation = exp.Subquery(this=relation)
+        relation.set("pivots", [made])
+        from_, star = exp.From(this=relation), exp.Star()
+        select = exp.Select(expressions=[star], from_=from_)
+        for one in (select, star, from_):
+            one.meta["unwritten"] = True
+        return self._parse_query_modifiers(select)
+
+    def _parse_select_query(
+        self, nested: bool = False, table: bool = False, *args: Any, **options: Any
+    ) -> exp.Expr | None:
+        """Read a query; `FROM t PIVOT (...)` shows all columns, as the statement PIVOT does."""
+        if not table and self._match(TokenType.PIVOT):
+            shown: exp.Expr = self._parse_simplified_pivot()
+            return shown
+        first, node = self._curr, super()._parse_select_query(nested, table, *args, **options)
+        if isinstance(node, exp.Select) and len(node.expressions) == 1:
+            (item,), from_ = node.expressions, node.args.get("from_")
+            made = item.is_star and item.meta.get("start", 0) <= first.start
+            if made and from_ is not None and from_.this.args.get("pivots"):
+                node.meta["unwritten"] = item.meta["unwritten"] = True
+        return node
+
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         """Read an index or a slice after a value, as it was written and without recursion."""
         if this is None or self._curr is None or self._curr.token_type is not _INDEX:
@@ -400,7 +446,10 @@ def _check_using(source: Source, names: list[exp.Expr], spans: Spans) -> None:
 
 
 def _hides(node: exp.Expr, tree: exp.Expr) -> bool:
-    """Return whether a query stands where none is allowed."""
+    """Return whether a query, or PIVOT, stands where none is allowed."""
+    if isinstance(node, exp.Pivot):
+        relation = node.parent
+        return relation is None or not isinstance(relation.parent, exp.From | exp.Join)
     holders = exp.Subquery | exp.CTE | exp.Exists | exp.SetOperation
     held = isinstance(node, exp.Subquery) or isinstance(node.parent, holders)
     return isinstance(node, exp.Query) and node is not tree and not held

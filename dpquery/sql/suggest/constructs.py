@@ -34,7 +34,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Version: "FOR SYSTEM_TIME", exp.Select: "a subquery",
     exp.PositionalColumn: "a column by number", exp.Fetch: "FETCH",
     exp.RawString: "a text in dollar quotes", exp.ByteString: "a text of bytes",
-    exp.National: "a text with a prefix",
+    exp.National: "a text with a prefix", exp.PivotAny: "ANY",
 }  # fmt: skip
 _SLOT_WORDS = {
     "group": "GROUP BY", "having": "HAVING", "with_": "WITH", "joins": "a join",
@@ -46,6 +46,7 @@ _SLOT_WORDS = {
     "order": "ORDER BY", "rename": "RENAME", "replace": "REPLACE",
     "truncate": "a third argument of ROUND", "connect": "CONNECT BY",
     "recursive": "WITH RECURSIVE", "offset": "a number of each value",
+    "unpivot": "UNPIVOT", "default_on_null": "DEFAULT ON NULL",
 }  # fmt: skip
 _KEYWORDS: dict[str, tuple[str, ...]] = {
     "WITH RECURSIVE": ("RECURSIVE",), "a window": ("OVER", "WINDOW"),
