@@ -131,6 +131,7 @@ def queries(draw: st.DrawFn) -> str:
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(queries())
 @example("SELECT LAG(i, 2, 1e300) OVER (ORDER BY 1e300) AS x FROM t QUALIFY x IS NOT NULL")
+@example("SELECT LAG(0, 2, i) OVER (ORDER BY i) AS x FROM t QUALIFY x IS NOT NULL")
 @example("SELECT LAG(i, 2, 7) OVER (ORDER BY d) AS x FROM t QUALIFY x IS NOT NULL")
 @example("SELECT i AS x FROM t UNION ALL SELECT MOD(i, MOD(i, -1)) FROM t")
 @example("SELECT ABS(i) + 1 AS x, ABS(i) + 2 AS y FROM t ORDER BY i // -1 + i // -1")

@@ -396,7 +396,13 @@ def _bound(
         _require_kind(place, aggregate.name, letter, values[-1], argument, remedy)
     if aggregate.name in {"LAG", "LEAD"} and len(values) > 2:
         values[2] = _default(place, values[0], values[2], arguments[2])
+        if values[0].kind is Kind.INTEGER:  # a literal alone is narrower than its default
+            values[0] = _whole(values[0])
     return values
+
+
+def _whole(value: Value) -> Value:
+    return replace(value, sql=f"TRY_CAST({value.total} AS BIGINT)", safe=True)
 
 
 def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value:
@@ -405,7 +411,7 @@ def _default(place: Base, first: Value, default: Value, node: exp.Expr) -> Value
     whole = default.kind is Kind.INTEGER and default.constant is not None
     short = whole and len(default.sql) <= 9  # 1e300 would be as short
     if alike and default.kind is Kind.INTEGER:
-        return replace(default, sql=f"TRY_CAST({default.total} AS BIGINT)", safe=True)
+        return _whole(default)
     if not alike and not (short and first.numeric):
         title = f"the default has to be a {first.kind or 'value'}"
         mismatch(place.spans.of(node), title, f"a {default.kind}", "NULL")
