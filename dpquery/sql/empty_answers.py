@@ -31,8 +31,8 @@ from dpquery.rowfunctions.ranges import (
     meant_key,
     with_literals,
 )
+from dpquery.sql.bind.joins.semi_joins import said_of
 from dpquery.sql.bind.scope import is_call
-from dpquery.sql.bind.semi_joins import said_of
 from dpquery.sql.parse.literals import chain, unwrapped
 from dpquery.sql.parse.spans import Spans
 

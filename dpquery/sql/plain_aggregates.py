@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
+from dpquery.sql.bind.groupings import groupings_in, key_of
 from dpquery.sql.bind.groups import is_distinct_alone
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
-from dpquery.sql.parse.groupings import groupings_in, key_of
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.postprocess.select import parts_of

@@ -403,3 +403,18 @@ def _refuse(node: exp.Expr, name: str, names: Sequence[str], spans: Spans) -> No
     why = "each column is left out, replaced or renamed once at most."
     remedy = advice(f"columns here: {listed(names)}" if names else "leave it away")
     raise refusal("DPQ204", title, spans.of(node), label, why, remedy)
+
+
+def owners_of(items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> dict[str, str]:
+    """Return which of some relations has a column, by the folded names that one alone has."""
+    owners: dict[str, str] = {}
+    for number, (found, alias, *_) in enumerate(items):
+        for name in {fold(column.name) for column in found.columns}:
+            owners[name] = "" if name in owners else fold(alias) or str(number)
+    return owners
+
+
+def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
+    """Return what the SELECT list names, folded: the first expression of each name."""
+    items = reversed(select.expressions)
+    return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}

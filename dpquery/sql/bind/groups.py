@@ -52,9 +52,9 @@ from dpquery.rowfunctions.ranges import (
 )
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
-from dpquery.sql.bind.public_joins import PublicGroups, PublicKeys
+from dpquery.sql.bind.groupings import groupings_in, key_of
+from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
 from dpquery.sql.bind.scope import is_call, listed_names, written_name
-from dpquery.sql.parse.groupings import groupings_in, key_of
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.queries import query_about
 

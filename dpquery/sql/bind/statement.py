@@ -28,19 +28,21 @@ from dpquery.sql.bind.from_clause import (
     PublicItem,
     ReleasedItem,
     RowList,
+    aliases_of,
     is_star,
+    owners_of,
 )
 from dpquery.sql.bind.groups import Keys, finds_keys
-from dpquery.sql.bind.joins import Item, bind_from, same_units
+from dpquery.sql.bind.joins.semi_joins import chosen, refuse_results_in_where, said_of
+from dpquery.sql.bind.joins.unit_joins import Item, bind_from, same_units
+from dpquery.sql.bind.pivot import RELEASED, Pivot
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
-from dpquery.sql.bind.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.lists import refuse_list
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
-from dpquery.sql.pivot import RELEASED, Pivot
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
@@ -364,7 +366,7 @@ class Statement(Opener):
         where: exp.Where | None,
     ) -> From:
         """Join open relations, from left to right."""
-        from_, owners = From(self.spans), _owners(items)
+        from_, owners = From(self.spans), owners_of(items)
         spare = equalities(None if where is None else where.this, owners)
         for found, alias, written, node in items:
             if alias and from_.calls(alias):
@@ -584,21 +586,6 @@ def _require_few(found: Open, span: Span) -> None:
         why = "they are not known yet: each is put among the rows on its own."
         remedy = advice(f"end the subquery with LIMIT {MOST_MEMBERS}")
         raise refusal("DPQ409", title, span, f"up to {found.most:,}", why, remedy)
-
-
-def _owners(items: Sequence[tuple[Open, str, exp.Join | None, exp.Expr]]) -> dict[str, str]:
-    """Return which of some relations has a column, by the folded names that one alone has."""
-    owners: dict[str, str] = {}
-    for number, (found, alias, *_) in enumerate(items):
-        for name in {fold(column.name) for column in found.columns}:
-            owners[name] = "" if name in owners else fold(alias) or str(number)
-    return owners
-
-
-def aliases_of(select: exp.Select) -> dict[str, exp.Expr]:
-    """Return what the SELECT list names, folded: the first expression of each name."""
-    items = reversed(select.expressions)
-    return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}
 
 
 def _counted(select: exp.Select, table: Table, spans: Spans) -> str:

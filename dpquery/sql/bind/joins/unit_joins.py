@@ -52,7 +52,13 @@ from dpquery.sql.bind.from_clause import (
     materialised,
     merged_ref,
 )
-from dpquery.sql.bind.public_joins import KeyJoin, ReleasedJoin, TableJoin, all_of, equal_names
+from dpquery.sql.bind.joins.public_joins import (
+    KeyJoin,
+    ReleasedJoin,
+    TableJoin,
+    all_of,
+    equal_names,
+)
 from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
