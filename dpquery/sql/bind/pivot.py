@@ -28,7 +28,7 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import Kind, Type, decimal_value
-from dpquery.errors import QueryRefused, refusal
+from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Frontier
@@ -45,7 +45,7 @@ MOST_COLUMNS = 1_000
 _NAMING = {*NAMES, Kind.DECIMAL} - {Kind.DOUBLE}
 """Of which kind values can be that columns are named after."""
 _EXAMPLE = "'a', 'b'"
-_COLUMNS = "GROUP BY columns: of a query in place of the table, where they are computed"
+_COLUMNS = advice("compute them in a query in place of the table, and GROUP BY its columns")
 _WHY = "PIVOT makes a column for each value, so they are known before anything is read."
 
 
@@ -68,7 +68,10 @@ class Pivot:
         self._pivot = pivot = pivots[0]
         self.alias = pivot.args.get("alias")
         if len(pivots) > 1:
-            span, remedy = spans.of(pivots[1]), "SELECT * FROM (SELECT ...) PIVOT (...)"
+            span, remedy = (
+                spans.of(pivots[1]),
+                advice("write SELECT * FROM (SELECT ...) PIVOT (...)"),
+            )
             raise outside("PIVOT of a PIVOT", span, "the second one", remedy)
         self.source = node.copy()
         self.source.set("pivots", None)
@@ -83,10 +86,10 @@ class Pivot:
                 raise outside("this in a PIVOT", spans.of(one), "no column", "ON a column")
         for call in self._calls:
             if isinstance(call.unalias(), exp.Filter):  # DuckDB reads it, and leaves it out
-                remedy = "a query with WHERE in place of the table"
+                remedy = advice("write a query with WHERE in place of the table")
                 raise outside("FILTER in a PIVOT", spans.of(call), "not understood", remedy)
         if not self._on:
-            remedy = "ON a column, USING DP_COUNT(*, eps=0.5)"
+            remedy = advice("write ON a column, USING DP_COUNT(*, eps=0.5)")
             raise outside("PIVOT without ON", spans.of(pivot), "of which column?", remedy)
         if not self._calls:
             end = Span(*[spans.of(pivot.fields[-1]).end] * 2)
@@ -105,7 +108,7 @@ class Pivot:
                 raise outside("this in a PIVOT", span, "not a value", "IN ('a', 'b')")
             label = value_text(literal.value) if alias is None else alias.name
             if fold(label) in found:
-                self._refuse_twice(label, span, "name each value once")
+                self._refuse_twice(label, span, advice("name each value once"))
             found[fold(label)] = _Value(label, value, literal.value)
         if not found:
             raise outside("IN of a query", self.spans.of(node), "no values", "IN ('a', 'b')")
@@ -192,13 +195,14 @@ class Pivot:
         most, span = prod(map(len, values)) * len(self._calls), self.spans.of(self._pivot)
         if most > MOST_COLUMNS:
             title = f"this would make {most:,} columns"
-            remedy = f"name fewer values: {self.spans.text(self._on[0])} IN (...)"
+            remedy = advice(f"name fewer values: {self.spans.text(self._on[0])} IN (...)")
             raise too_large(title, span, f"more than {MOST_COLUMNS:,}", _WHY, remedy)
         found = list(product(*values))
         names = Counter(fold(name) for cell in found for name in self._names(cell))
         ((twice, times),) = names.most_common(1)
         if times > 1:
-            self._refuse_twice(twice, span, "name what PIVOT shows: DP_COUNT(*, eps=0.5) AS n")
+            named = advice("name what PIVOT shows: DP_COUNT(*, eps=0.5) AS n")
+            self._refuse_twice(twice, span, named)
         return found
 
     def _refuse_twice(self, name: str, span: Span, remedy: str) -> NoReturn:
@@ -282,7 +286,7 @@ class Pivot:
 
     def _refuse_repeat(self, node: exp.Expr) -> NoReturn:
         span, label = self.spans.of(node), "another one is the same"
-        raise outside("a column twice in a PIVOT", span, label, "leave it out")
+        raise outside("a column twice in a PIVOT", span, label, advice("leave it out"))
 
     def _refuse_value(self, one: _Value, other: str) -> NoReturn:
         span = self.spans.of(one.node or self._pivot)
