@@ -74,7 +74,10 @@ def test_the_law_is_that_of_the_mechanism():
 SIZES = (1, 2, 3, 5, 6, 40, 4096, 4097, 5000, ROWS_MAX, 2 * ROWS_MAX)
 
 
-@pytest.mark.parametrize("neighbours", Neighbours)
+@pytest.mark.parametrize(
+    "neighbours",
+    [Neighbours.SUBSTITUTE, pytest.param(Neighbours.ADD_REMOVE, marks=pytest.mark.slow)],
+)
 def test_no_unit_tells_more_than_the_share_of_epsilon(neighbours):
     """Over all data sets of up to two units of these sizes, and all of their neighbours."""
     release = search("5", neighbours)

@@ -366,7 +366,7 @@ def dying(policy, when):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("when", ["reading", "storing"])
+@pytest.mark.parametrize("when", [pytest.param("reading", marks=pytest.mark.slow), "storing"])
 def test_a_process_that_is_killed_has_failed(policy, when):
     """In whatever moment after the charge: nothing has to be written for it to count."""
     edit(policy, "[tables.staff]", "[limits]\nmax_failures = 3\n[tables.staff]")
@@ -377,6 +377,7 @@ def test_a_process_that_is_killed_has_failed(policy, when):
     assert ended == [("", -signal.SIGKILL)] * 3 + [("DPQ505", 1)] * 2
 
 
+@pytest.mark.slow
 def test_a_burst_of_kills_is_rationed_too(policy):
     workers = [dying(policy, "reading") for _ in range(10)]
     codes = [(worker.communicate()[1].strip(), worker.returncode) for worker in workers]

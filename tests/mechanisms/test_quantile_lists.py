@@ -302,10 +302,10 @@ def test_many_draws_follow_the_law(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "factor", "draws"),
     [
-        ("recursive", "1/2", 100),
+        pytest.param("recursive", "1/2", 100, marks=slow),
         pytest.param("recursive", "2", 100, marks=slow),
         ("fitted", "2", 60),
-        ("joint", "1/2", 80),
+        pytest.param("joint", "1/2", 80, marks=slow),
         ("joint", "2", 80),
         ("independent, two", "2", 100),
         pytest.param("independent, uneven", "2", 100, marks=slow),

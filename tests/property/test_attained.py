@@ -78,7 +78,12 @@ CALLS += ["DP_MODE(x, eps=1)", "DP_MODE(g, eps=1)", "DP_MAJORITY(b, eps=1)"]
 CALLS += ["DP_TOP_K(x, 2, eps=1)", "DP_TOP_K(g, 1, eps=1)"]
 CALLS += ["DP_MIN(x, eps=1)", "DP_MAX(y, eps=1)", "DP_FIRST_ABOVE(x, 9, eps=1)"]
 WORLDS = [
-    *product(Neighbours, [False, True], ["weights"]),
+    (Neighbours.ADD_REMOVE, True, "weights"),
+    (Neighbours.SUBSTITUTE, False, "weights"),
+    *(
+        pytest.param(relation, grouped, "weights", marks=pytest.mark.slow)
+        for relation, grouped in zip(Neighbours, [False, True], strict=True)
+    ),
     *(
         pytest.param(relation, grouped, "one row per unit", marks=pytest.mark.slow)
         for relation, grouped in product(Neighbours, [False, True])

@@ -90,7 +90,7 @@ def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
 
 def test_every_text_is_answered_or_refused(worlds: Sequence[Session]):
     found = require_outcomes(worlds, 150)
-    assert len(found) > 3, found
+    assert len(found) > 2, found
 
 
 @pytest.mark.slow
