@@ -116,5 +116,8 @@ def test_without_a_unit_one_note_says_what_that_means():
     ],
 )
 def test_an_interval_ends_where_values_do(session, call, least, most):
-    ((low, high),) = session.sql(f"SELECT {call} AS n FROM staff").interval("n")
-    assert (low, high) == pytest.approx((least, most))
+    """Where noise says nothing: for 1 in 10 draws it says more, so 12 fail 1 time in 1e12."""
+    query, ends = f"SELECT {call} AS n FROM staff", pytest.approx((least, most))
+    drawn = [session.sql(query, refresh=True).interval("n") for _ in range(12)]
+    assert all(least <= low and high <= most for ((low, high),) in drawn)
+    assert any((low, high) == ends for ((low, high),) in drawn)
