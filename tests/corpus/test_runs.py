@@ -9,9 +9,8 @@ one in a million.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,6 +20,7 @@ from dpquery.session import Session
 from tests.corpus import hostile, runs
 from tests.corpus.cases import Case
 from tests.mechanisms.sources import Seeded
+from tests.turns import in_turn
 
 MILLION = 10**6
 MOST_VISITS = 40
@@ -54,14 +54,6 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 def test_there_are_enough_queries():
     assert len(runs.ACCEPTED) >= 150
     assert len(runs.REFUSED) >= 150
-
-
-def in_turn(cases: Sequence[Case]) -> list[Any]:
-    """Leave two of three cases to `make slow`."""
-    return [
-        pytest.param(case, marks=[pytest.mark.slow] if number % 3 else [])
-        for number, case in enumerate(cases)
-    ]
 
 
 @pytest.mark.parametrize("case", in_turn(runs.ACCEPTED), ids=str)

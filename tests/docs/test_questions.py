@@ -30,6 +30,7 @@ from dpquery.policy.files import sample_directory
 from dpquery.session import Session
 from tests.corpus import runs
 from tests.tasks import ROOT
+from tests.turns import in_turn
 
 PAGE = ROOT / "docs" / "questions.md"
 TEXT = PAGE.read_text("utf-8")
@@ -172,7 +173,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Se
         yield found
 
 
-@pytest.mark.parametrize("number", QUESTIONS)
+@pytest.mark.parametrize("number", in_turn(QUESTIONS, 2))
 def test_an_answer_over_the_sample_is_the_oracles_when_noise_is_small(
     number: int, both: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
 ):

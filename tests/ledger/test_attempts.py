@@ -385,7 +385,7 @@ def test_a_burst_of_kills_is_rationed_too(policy):
     assert codes.count(("DPQ505", 1)) == 5
 
 
-@pytest.mark.parametrize("how", ["fail", "answer"])
+@pytest.mark.parametrize("how", ["fail", pytest.param("answer", marks=pytest.mark.slow)])
 def test_eight_processes_fail_exactly_five_times(place, tmp_path, how):
     workers = [start("attempt", place, how, 12) for _ in range(8)]
     found = [json.loads(worker.communicate(timeout=300)[0]) for worker in workers]

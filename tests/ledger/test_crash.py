@@ -151,6 +151,7 @@ def test_the_same_on_a_server_at_every_line(postgres, tmp_path, action):
     assert more.count(ROWS[action]) > 10
 
 
+@pytest.mark.slow
 def test_the_same_on_a_server_at_every_statement(postgres, tmp_path):
     more = write_and_die(postgres.new(), tmp_path, "promised", "statement")
     assert set(more) == {0, 2}

@@ -291,6 +291,7 @@ class TestLostConnections:
         assert committed == receipts + done
         assert last > 5
 
+    @pytest.mark.slow
     def test_a_server_that_crashes_keeps_what_it_confirmed(self, postgres, server):
         with closing(open_at(server)) as ledger:
             ledger.charge(pure("0.5"), limits(), ALICE)

@@ -67,6 +67,7 @@ from tests.mechanisms.sources import (
     Stuck,
     ended,
 )
+from tests.turns import in_turn
 
 slow = pytest.mark.slow
 
@@ -159,7 +160,9 @@ def made(
 
 @pytest.mark.parametrize("relation", Neighbours)
 @pytest.mark.parametrize(
-    ("kind", "name"), [(k, name) for k in LOSSES for name in LOSSES[k].attained], ids=named
+    ("kind", "name"),
+    in_turn([(k, name) for k in LOSSES for name in LOSSES[k].attained], 2),
+    ids=named,
 )
 def test_rows_lose_at_most_epsilon_and_what_is_known(
     kind: type, name: str, relation: Neighbours

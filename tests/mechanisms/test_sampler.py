@@ -14,6 +14,7 @@ from dpquery.mechanisms.samplers import FEW, Variate, coin, exceeds, geometric
 from tests.mechanisms.cases import CASES, NAMED, WRONG_SPREADS, Case
 from tests.mechanisms.laws import Cells
 from tests.mechanisms.sources import Seeded
+from tests.turns import in_turn
 
 SEEDS = 24
 MANY, SINGLE = 6000, 1600
@@ -42,14 +43,14 @@ def agreement(
     return float(stats.kstest(p_values, "uniform").pvalue)
 
 
-@pytest.mark.parametrize(("name", "case", "spread"), SMALL + LARGE)
+@pytest.mark.parametrize(("name", "case", "spread"), in_turn(SMALL + LARGE, 2))
 def test_many_values_follow_the_law(name: str, case: Case, spread: Fraction) -> None:
     """24 x 6000 draws, false alarm 1e-6."""
     mechanism = case.of_spread(spread)
     assert agreement(mechanism, mechanism, many) > ALARM
 
 
-@pytest.mark.parametrize(("name", "case", "spread"), SMALL + LARGE)
+@pytest.mark.parametrize(("name", "case", "spread"), in_turn(SMALL + LARGE, 2))
 def test_single_values_follow_the_law(name: str, case: Case, spread: Fraction) -> None:
     """24 x 1600 draws, false alarm 1e-6."""
     mechanism = case.of_spread(spread)

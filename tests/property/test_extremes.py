@@ -26,6 +26,7 @@ from dpquery.errors import InternalError
 from dpquery.policy.model import Bounds, Column, ScanLimits
 from dpquery.session import Session
 from tests.mechanisms.sources import PATTERNS, Repeating, Stuck
+from tests.turns import in_turn
 from tests.worlds import deadline, policy_of, private_table
 
 NAN, INF = float("nan"), float("inf")
@@ -165,7 +166,7 @@ def test_plenty_of_epsilon_gives_what_there_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("source", [Stuck, Repeating])
-@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
+@pytest.mark.parametrize("pattern", in_turn(PATTERNS.values(), 2))
 def test_broken_randomness_ends_in_an_answer_or_in_its_own_failure(
     tmp_path: Path, source, pattern
 ):

@@ -14,7 +14,7 @@ from dpquery.session import Session
 from tests.corpus.runs import exact_integers, policy_at, samples
 
 SECONDS = 4.0
-"""Of the processor's time; it was 23 s, and 11 GB, for 2,400 parts; 1,000 are as many as fit."""
+"""Of the processor's time; it was 23 s, and 11 GB, for 2,400 parts; 1,000 fit."""
 RAW = "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE {}"
 MADE = "SELECT DP_COUNT(*, eps=0.1) FROM (SELECT DISTINCT person_id, age, dept FROM staff) "
 MADE += "WHERE {}"

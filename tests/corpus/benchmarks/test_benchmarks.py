@@ -12,12 +12,9 @@ from tests.corpus.benchmarks.compare import alike, require_same
 from tests.corpus.benchmarks.places import Place, opened
 from tests.corpus.benchmarks.questions import Question
 from tests.corpus.benchmarks.sets import SETS
+from tests.turns import in_turn
 
-ASKED = [
-    pytest.param(name, question, id=f"{name}-{question}")
-    for name, found in SETS.items()
-    for question in found.questions
-]
+ASKED = [(name, question) for name, found in SETS.items() for question in found.questions]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         }
 
 
-@pytest.mark.parametrize(("name", "question"), ASKED)
+@pytest.mark.parametrize(("name", "question"), in_turn(ASKED), ids=str)
 def test_a_question_is_answered_or_refused_as_stated(
     name: str, question: Question, places: dict[str, Place]
 ):
