@@ -17,24 +17,26 @@ LONGEST = 64 * 1024
 _LEAD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 _VERB = re.compile(r"(EXPLAIN|SHOW|DESCRIBE|DESC)\b", re.IGNORECASE | re.ASCII)
 _REFRESH = re.compile(r"REFRESH\b", re.IGNORECASE | re.ASCII)
+_END = r"[\s;]*"
 _SET = re.compile(
-    r"(?:SET\s+(?:SESSION\s+)?dp\.(eps|epsilon|delta)\s*(?:=|\bTO\b)\s*([^\s;]+)|RESET\s+dp\.(eps|epsilon|delta))\s*;*\s*",
+    rf"(?:SET\s+(?:SESSION\s+)?dp\.(eps|epsilon|delta)\s*(?:=|\bTO\b)\s*([^\s;]+)|RESET\s+dp\.(eps|epsilon|delta)){_END}",
     re.IGNORECASE | re.ASCII,
 )
 _QUOTED = r'"(?:[^"]|"")+"'
+_LIST = r'(?:[^()"]|"[^"]*")*'  # "" ends one quote and begins the next: read in one way only
 _NAMED = rf"(?P<name>{_QUOTED}|[^\W\d]\w*)"
 _CREATE = re.compile(
     rf"CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<kind>(?:\w+\s+){{0,2}}?(?:VIEW|TABLE))\s+"
     rf"(?P<exists>IF\s+NOT\s+EXISTS\s+)?{_NAMED}"
-    rf"(?:\s*\((?:[^()\"]|{_QUOTED})*\))?\s*\bAS(?=[\s(])",
+    rf"(?:\s*\({_LIST}\))?\s*\bAS(?=[\s(])",
     re.IGNORECASE | re.ASCII,
 )
 _QUERY = re.compile(r"(?:SELECT|WITH)\b", re.IGNORECASE)
 _TEMPORARY = re.compile(r"TEMP(?:ORARY)?\s+VIEW", re.IGNORECASE | re.ASCII)
 _DROP = re.compile(
-    rf"DROP\s+VIEW\s+(?P<exists>IF\s+EXISTS\s+)?{_NAMED}\s*;*\s*", re.IGNORECASE | re.ASCII
+    rf"DROP\s+VIEW\s+(?P<exists>IF\s+EXISTS\s+)?{_NAMED}{_END}", re.IGNORECASE | re.ASCII
 )
-_NAME = re.compile(rf"\s*{_NAMED}\s*;*\s*", re.ASCII)
+_NAME = re.compile(rf"\s*{_NAMED}{_END}", re.ASCII)
 
 
 class Subject(StrEnum):

@@ -145,7 +145,7 @@ class Views:
         if not needed:
             return None
         tokens, written = parsed.spans.tokens, ", ".join(one.text for one in needed.values())
-        at, follows = _place(tokens)
+        at, follows = _place(parsed.query, tokens)
         text = f" {written}," if follows else f"WITH {written} "
         return Splice(parsed.source, at, text)
 
@@ -164,6 +164,12 @@ class Views:
                 self._take(view.reads, needed, seen)
                 needed[name] = view
 
+    @property
+    def _of_tables(self) -> set[str]:
+        """The folded names of tables, and the paths by which they can be read."""
+        tables = self._policy.tables.values()
+        return {fold(one) for table in tables for one in (table.name, *table.written)}
+
     def _require_free(self, create: Create) -> None:
         """Require that a name can be given to a view.
 
@@ -172,8 +178,7 @@ class Views:
             SyntaxRefused: DPQ105 there are too many views.
         """
         name = create.name
-        tables = {fold(table) for table in self._policy.tables}
-        if fold(name) in tables:
+        if fold(name) in self._of_tables:
             title, label = f"{name} is a table of this session", "choose another name"
             offered = self._renamed(create)
             why = "what is read by this name stays the table, in every statement."
@@ -199,7 +204,7 @@ class Views:
 
     def _renamed(self, create: Create) -> str:
         """Write a statement with a name that nothing has."""
-        text, taken = create.source.text, {*self._views, *map(fold, self._policy.tables)}
+        text, taken = create.source.text, self._views.keys() | self._of_tables
         name = f"{create.name}_view"
         while fold(name) in taken:
             name += "_"
@@ -250,9 +255,14 @@ def _is_own(table: exp.Table) -> bool:
     return False
 
 
-def _place(tokens: Sequence[Token]) -> tuple[int, bool]:
-    """Return where names of WITH can be added, and whether that word stands there already."""
-    first = next(one for one in tokens if one.token_type is not TokenType.L_PAREN)
-    if first.token_type is TokenType.WITH:
+def _place(query: exp.Expr, tokens: Sequence[Token]) -> tuple[int, bool]:
+    """Return where names of WITH can be added, and whether that word stands there already.
+
+    That is one for the whole query: in `(WITH ...) UNION (...)` it is for one side alone.
+    """
+    while isinstance(query, exp.Subquery) and not query.args.get("with_"):
+        query = query.this
+    if query.args.get("with_"):
+        first = next(one for one in tokens if one.token_type is not TokenType.L_PAREN)
         return first.end + 1, True
     return tokens[0].start, False

@@ -114,6 +114,8 @@ def test_a_view_of_public_tables_is_free(session: Session):
         "(WITH old AS (SELECT * FROM young) SELECT DP_COUNT(*, eps=0.1) FROM old)",
         "WITH young AS (SELECT * FROM young) SELECT DP_COUNT(*, eps=0.1) FROM young",
         "SELECT DP_COUNT(*, eps=0.1) FROM older",
+        "(WITH young AS (SELECT 1 AS n) SELECT n FROM young WHERE n > 1)"
+        " UNION ALL (SELECT DP_COUNT(*, eps=0.1) FROM young)",
     ],
 )
 def test_a_view_is_read_wherever_a_table_can_be(session: Session, asked: str):
@@ -230,6 +232,8 @@ def test_what_the_builder_and_a_stream_refuse_is_under_the_caret(session: Sessio
     [
         ("CREATE TEMP VIEW staff AS SELECT 1 AS x", "DPQ211", "staff",
          "CREATE TEMP VIEW staff_view AS SELECT 1 AS x"),
+        ('CREATE TEMP VIEW "Staff.parquet" AS SELECT 1 AS x', "DPQ211", '"Staff.parquet"',
+         'CREATE TEMP VIEW "Staff.parquet_view" AS SELECT 1 AS x'),
         (f"CREATE TEMP VIEW Young AS {COUNTS}", "DPQ211", "Young",
          f"CREATE OR REPLACE TEMP VIEW Young AS {COUNTS}"),
         ("CREATE OR REPLACE TEMP VIEW young AS SELECT * FROM young", "DPQ211", "young",
@@ -372,6 +376,23 @@ def test_views_that_double_are_refused_in_time(session: Session, first: str, dou
     else:
         session.sql("SELECT * FROM v24")  # one row, however often it is read
     assert set(codes) <= {"DPQ105", "DPQ406", "DPQ409"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TEMP VIEW v (" + '"a"' * 30,
+        "CREATE TEMP VIEW v (" + '"a""' * 10_000,
+        *(
+            f"{words}{' ' * 60_000}x"
+            for words in ("DROP VIEW v", "DESCRIBE v", "SET dp.eps = 1")
+        ),
+    ],
+)
+def test_what_is_no_statement_is_refused_in_time(session: Session, text: str):
+    started = perf_counter()
+    refused(session, text)
+    assert perf_counter() - started < 2
 
 
 def test_a_chain_of_views_is_as_deep_as_names_of_with_are(session: Session):

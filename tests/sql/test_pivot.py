@@ -175,3 +175,20 @@ def test_columns_and_rows_are_never_those_that_data_have(session: Session, query
     with pytest.raises(QueryRefused) as refused:
         session.explain(query, eps="1", delta="1e-6")
     assert refused.value.code == "DPQ402"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "PIVOT visits ON minutes, region IN ('north', 'west')"
+        " USING DP_COUNT(*, eps=1), DP_SUM(spent, eps=1) GROUP BY day",
+        "PIVOT visits ON minutes USING DP_COUNT(*, eps=1) GROUP BY day, region",
+    ],
+)
+def test_what_would_run_out_of_time_is_refused_before_the_charge(session: Session, query: str):
+    with pytest.raises(QueryRefused) as caught:
+        session.explain(query)
+    assert caught.value.code == "DPQ105"
+    assert "values among" in caught.value.diagnostic.title
+    fewer = query.replace("minutes", "minutes IN (0, 10, 20)", 1)
+    assert len(session.sql(fewer).columns) <= 14

@@ -42,6 +42,11 @@ RELEASED = "released"
 """What a SELECT notes whose rows are of several units: it shows results, or is refused."""
 MOST_COLUMNS = 1_000
 """Columns that one PIVOT makes."""
+MOST_LOOKED_FOR = 800
+"""Values and numbers of rows that the cells of one group have: the engine takes as long as
+their square, and what runs out of time then was charged."""
+MOST_LOOKED_AT = 30_000_000
+"""The same, in every row that was released."""
 _NAMING = {*NAMES, Kind.DECIMAL} - {Kind.DOUBLE}
 """Of which kind values can be that columns are named after."""
 _EXAMPLE = "'a', 'b'"
@@ -229,6 +234,7 @@ class Pivot:
         """
         cells = self._cells([self._known(at, frontier) for at in range(len(self._on))])
         self._require_public(frontier, groups)
+        self._require_few(len(cells) * (len(self._calls) + 1), found.most)
         first, last = len(self._on), len(self._on) + len(groups)
         parts = [f'"{alias}".{one.sql}' for one in found.columns[first:last]]
         columns = [
@@ -254,6 +260,16 @@ class Pivot:
         hidden, unique = found.hidden * len(cells), frozenset(range(len(groups)))
         most = found.most if groups else 1
         return Open(f"({sql})", tuple(columns), hidden, most=most, unique=unique)
+
+    def _require_few(self, values: int, rows: int) -> None:
+        """Require, before the charge, that there is time to find what the cells have."""
+        if values <= MOST_LOOKED_FOR and values * rows <= MOST_LOOKED_AT:
+            return
+        title = f"this would look for {values:,} values among {rows:,} rows"
+        span = self.spans.of(self._pivot)
+        remedy = advice(f"name fewer values: {self.spans.text(self._on[0])} IN (...)")
+        why = "each column is looked for among all that is released."
+        raise too_large(title, span, "more than there is time for", why, remedy)
 
     def _require_public(self, frontier: Frontier, groups: Sequence[exp.Expr]) -> None:
         """Require that rows of the result are groups that are public, and no columns too."""
