@@ -20,11 +20,11 @@ from dpquery.rowfunctions.base import (
 )
 from dpquery.rowfunctions.text import folded, lower_sql
 
-# Patterns: one closed subset of regular expressions, written anew for each engine.
+# Patterns: one closed subset of regular expressions, written anew.
 #
 # What is taken: characters, `.`, classes in brackets, `\d \w \s`, escaped signs, `^` and
 # `$` as the ends of the whole text, groups, `|`, and the counts `* + ? {2} {2,} {2,5}`. All
-# of it is matched in linear time by the engine's automaton, and means the same in Python.
+# of it is matched in linear time by RE2, which the engine has, and pyarrow for public values.
 # There are no look-arounds, no references back, no flags.
 
 
@@ -39,10 +39,9 @@ MAX_LIKE = 256
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern for both engines; they differ in how the end of a text is written."""
+    """A pattern as RE2 has it."""
 
-    engine: str
-    python: str
+    written: str
     size: int
     """The states of the automaton, of each of which a character may need a step."""
     groups: int
@@ -50,7 +49,7 @@ class Pattern:
     least: int
     """The fewest characters that it matches."""
     empty_loops: bool
-    """Whether a count is of what may match nothing: what that matches differs by engine."""
+    """Whether a count is of what may match nothing: what that matches differs by version."""
 
 
 @dataclass(slots=True)
@@ -199,10 +198,8 @@ def read_regex(text: str, *, grouped: bool = False) -> Pattern:
     size, least = reader.alternatives(0)
     if reader.peek():
         raise ValueError(") closes nothing; write \\)")
-    engine = ["(?:" if part == "(" and not grouped else part for part in reader.written]
-    python = ("\\Z" if part == "\\z" else part for part in engine)
-    made = "".join(engine), "".join(python)
-    return Pattern(*made, size, reader.groups, least, reader.empty_loops)
+    parts = ("(?:" if part == "(" and not grouped else part for part in reader.written)
+    return Pattern("".join(parts), size, reader.groups, least, reader.empty_loops)
 
 
 def check_regex(text: str) -> str | None:
@@ -231,7 +228,19 @@ def like_regex(text: str) -> str:
 
 
 _read = lru_cache(512)(read_regex)
-_compiled = lru_cache(256)(re.compile)
+
+
+def _matches(text: str, written: str, options: str = "") -> bool:
+    """Return whether RE2 finds a match, in linear time whatever the pattern."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.match_substring_regex(pa.array([text], pa.string()), options + written)
+    return bool(found[0].as_py())
+
+
+def _whole(written: str) -> str:
+    return f"\\A(?:{written})\\z"
 
 
 def _quoted(text: str) -> str:
@@ -239,7 +248,7 @@ def _quoted(text: str) -> str:
 
 
 def _like(call: Apply, text: str, written: str) -> bool:
-    return bool(_compiled(like_regex(written), re.DOTALL).fullmatch(text))
+    return _matches(text, _whole(like_regex(written)), "(?s)")
 
 
 def _liked(text: str, written: str) -> str:
@@ -250,7 +259,7 @@ def _liked(text: str, written: str) -> str:
 
 
 def _engine_sql(call: Apply, text: str, _: str) -> str:
-    written = _read(str(stated(call.arguments[1]))).engine
+    written = _read(str(stated(call.arguments[1]))).written
     return f"{call.function.lower()}({text}, {_quoted(written)})"
 
 
@@ -313,19 +322,20 @@ def _replaced_longest(arguments: Sequence[Expr]) -> int:
 
 
 def _replaced(call: Apply, text: str, written: str, new: str, every: str = "") -> str:
-    def made(match: re.Match[str]) -> str:
-        return _MARKED.sub(
-            lambda sign: (match[int(sign[1])] or "") if sign[1] in _GROUPS else "\\", new
-        )
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    compiled = _compiled(_read(written, grouped=True).python)
-    return compiled.sub(made, text, count=0 if every else 1)
+    found, most = _read(written, grouped=True).written, None if every else 1
+    replaced = pc.replace_substring_regex(
+        pa.array([text], pa.string()), found, new, max_replacements=most
+    )
+    return str(replaced[0].as_py())
 
 
 def _replaced_sql(call: Apply, text: str, *_: str) -> str:
     found, new = _replacing(call.arguments)
     every = ", 'g'" if call.arguments[3:] else ""
-    return f"regexp_replace({text}, {_quoted(found.engine)}, {_quoted(new)}{every})"
+    return f"regexp_replace({text}, {_quoted(found.written)}, {_quoted(new)}{every})"
 
 
 _EVERY = pattern(lambda text: None if text == "g" else "there is 'g' alone: each match")
@@ -364,7 +374,7 @@ FUNCTIONS = (
         example="REGEXP_MATCHES(dept, '^e')",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=lambda _, text, given: bool(_compiled(_read(given).python).search(text)),
+        meaning=lambda _, text, given: _matches(text, _read(given).written),
         written_as=_engine_sql,
     ),
     RowFunction(
@@ -373,7 +383,7 @@ FUNCTIONS = (
         example="dept SIMILAR TO '[a-z]+'",
         parameters=(TEXTS, _REGEX),
         result=TO_BOOLEAN,
-        meaning=lambda _, text, given: bool(_compiled(_read(given).python).fullmatch(text)),
+        meaning=lambda _, text, given: _matches(text, _whole(_read(given).written)),
         written_as=_engine_sql,
     ),
     RowFunction(

@@ -61,14 +61,25 @@ def found(function: str, pattern: str, options: str = "") -> list[bool]:
         return [row[0] for row in connection.execute(f"{query} ORDER BY i").fetchall()]
 
 
+def meant(function: str, word: str, *stated: str) -> object:
+    """Return what a function means of a public value."""
+    arguments = (Literal(HERE, value, TEXT) for value in (word, *stated))
+    return evaluate(apply(HERE, function, *arguments), {})
+
+
 @settings(max_examples=60, deadline=None)
 @given(PATTERNS)
 def test_both_engines_match_the_same_texts(written: str):
-    pattern = read_regex(written)
-    compiled = re.compile(pattern.python)
-    assert found("regexp_matches", pattern.engine) == [bool(compiled.search(w)) for w in WORDS]
-    full = found("regexp_full_match", pattern.engine)
-    assert full == [bool(compiled.fullmatch(w)) for w in WORDS]
+    """And Python's own, which tries one way after another where RE2 follows all at once."""
+    pattern = read_regex(written).written
+    compiled = re.compile(re.sub(r"\\\\|\\z", lambda end: end[0].replace("z", "Z"), pattern))
+    for function, python in (
+        ("REGEXP_MATCHES", compiled.search),
+        ("REGEXP_FULL_MATCH", compiled.fullmatch),
+    ):
+        wanted = [bool(python(word)) for word in WORDS]
+        assert found(function, pattern) == wanted
+        assert [meant(function, word, written) for word in WORDS] == wanted
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,6 +88,7 @@ def test_like_is_one_thing_in_three_ways(written: str):
     compiled = re.compile(like_regex(written), re.DOTALL)
     wanted = [bool(compiled.fullmatch(word)) for word in WORDS]
     assert found("regexp_full_match", like_regex(written), ", 's'") == wanted
+    assert [meant("LIKE", word, written) for word in WORDS] == wanted
     if "_" not in written:
         with start() as connection:
             values = ", ".join(f"({i}, {text(word)})" for i, word in enumerate(WORDS))
@@ -130,8 +142,8 @@ def test_both_engines_replace_the_same_matches(call: Apply):
     "stated",
     [
         ("a", r"\1"), ("(a)", r"\2"), ("(?:a)", r"\1"), ("(a*)*", "x"), ("(a|b*)+", "x"),
-        ("(^)*a", "x"), ("(a?){2}", "x"), ("a*", "x", "g"), ("a|", "x", "g"), ("$", "x", "g"),
-        ("a{0,2}", "x", "g"), ("(a)|(b){0}", "x", "g"), ("a.{500}|b", "", "g"),
+        ("(^)*a", "x"), ("(a?){2}", "x"), ("a*", "x", "g"), ("a|", "x", "g"),
+        ("$", "x", "g"), ("a{0,2}", "x", "g"), ("(a)|(b){0}", "x", "g"), ("a.{500}|b", "", "g"),
     ],
 )  # fmt: skip
 def test_what_would_not_be_replaced_alike_is_refused(stated: tuple[str, ...]):
@@ -150,3 +162,12 @@ def test_the_subset_is_as_wide_as_it_says():
         assert check_regex(pattern) is None, pattern
     assert check_like("%" * 256) is None
     assert check_like("%" * 257) is not None
+
+
+@pytest.mark.parametrize("pattern", ["(a|a)*b", "(a*)*b", "(a|aa)+$", "a?" * 60 + "a{60}"])
+def test_public_values_take_linear_time_too(pattern: str):
+    """Trying one way after another would take 2^60 steps."""
+    text = "a" * 60 + "c"
+    assert not meant("REGEXP_FULL_MATCH", text, pattern)
+    assert not meant("LIKE", text, "%a" * 60 + "b")
+    meant("REGEXP_REPLACE", text, pattern, "x")
