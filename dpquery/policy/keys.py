@@ -240,7 +240,8 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("max_rows_contributed", values.read_rows, "20", **_OF_ROWS,
         says="is how many rows of one unit count; the noise is scaled to it"),
     Key("max_groups_contributed", values.read_count, "2", **_OF_ROWS,
-        says="is in how many groups one unit counts in full; the noise is scaled to it"),
+        says="is in how many groups one unit counts in full; the noise is scaled to it. Where "
+        "nobody states it: as many as rows count, and 1 for DP_KEYS"),
     Key("unique", values.read_names, '["region"]', default=(),
         says="promises that the values of these columns, taken together, occur once",
         needs=(Beside("public", "only a public table promises that its keys are unique.",

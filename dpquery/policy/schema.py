@@ -227,8 +227,9 @@ privacy_unit_column = "?"
 
 # What is not listed does not exist for analysts: delete what nobody should ask about.
 # Choose bounds and keys from what a column means, never by looking at the data.
-# per_unit = true beside the keys of one column: a unit has one of them, and counts in no other.
-# Or parts = true there: it counts in all of them, and shares its weight where a query says so.
+# per_unit = true beside the keys of one column: a person has one of them, such as a home, and
+# queries about different keys do not add up. parts = true: a person may have several of them,
+# and queries with weights='table' do not add up. `dpquery explain parts` has more.
 [tables.{table}.columns]
 """
 _HINTS = {

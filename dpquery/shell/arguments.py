@@ -88,7 +88,7 @@ def _query_parser() -> ArgumentParser:
     add("-e", "--eps", metavar="E", help="what each statement may spend on plain aggregates")
     add("--unit", metavar="COL", help="without a policy: the column of the privacy unit")
     add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
-    rows = "without a policy: how many rows of one unit count, or 'auto' to have that found"
+    rows = "without a policy: at most K rows of a person count, or 'auto' to have K found"
     add("--rows", metavar="K", help=rows)
     add("--bounds", action="append", type=_bounds, metavar="COL=LO:HI", help="may be repeated")
     add("--neighbours", choices=[str(relation) for relation in Neighbours])

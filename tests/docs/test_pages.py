@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
+import duckdb
 import pytest
 
 from dpquery import connect
+from dpquery.errors import QueryRefused
 from dpquery.policy.load import load_policy
 from tests.corpus.cases import planned
 from tests.docs.pages import DOCS, PAGES, README, blocks, text_of
@@ -49,6 +52,32 @@ def test_the_readme_is_short_and_begins_with_an_answer_and_a_refusal():
 @pytest.mark.parametrize("text", blocks("sql.md", "sql"))
 def test_the_queries_of_the_reference_are_accepted(text):
     assert planned(text).frontiers
+
+
+WRITTEN = re.findall(r"^\| `(\w.+)` \| `(.+)` \|$", text_of("duckdb.md"), re.MULTILINE)
+
+
+def test_queries_of_duckdb_are_refused_and_those_in_their_place_run(samples):
+    policy = samples / "policy.toml"
+    policy.write_text(
+        policy.read_text("utf-8").replace("epsilon = 2.0", "epsilon = 100"), "utf-8"
+    )
+    ours = [text for _, text in WRITTEN]
+    ours += [one for text in blocks("duckdb.md", "sql") for one in text.split(";\n")]
+    with connect(policy) as session:
+        assert all(session.sql(text, eps=1).columns for text in ours)
+        for theirs, _ in WRITTEN:
+            with pytest.raises(QueryRefused):
+                session.sql(theirs, eps=1)
+    assert len(WRITTEN) > 15
+
+
+def test_the_queries_of_ones_own_file_run(samples):
+    made = "COPY (SELECT *, 'red;green' AS tags FROM 'visits.parquet') TO 'tagged.parquet'"
+    duckdb.connect().execute(made)
+    limits = {"epsilon": 2, "delta": 1e-6, "max_rows_contributed": 10}
+    with connect({"visits": "tagged.parquet"}, unit="person_id", **limits) as session:
+        assert all(session.sql(text).columns for text in blocks("own-file.md", "sql"))
 
 
 def test_the_owners_policy_loads_over_the_sample_data(samples):

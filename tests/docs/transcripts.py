@@ -13,7 +13,7 @@ from dpquery.policy.files import copy_samples
 from dpquery.shell.main import main
 from tests.docs.pages import BLOCK, PAGES, shape
 
-IN_ONE_SESSION = {"tutorial.md", "several-analysts.md", "nightly.md"}
+IN_ONE_SESSION = {"tutorial.md", "several-analysts.md", "nightly.md", "own-file.md"}
 """Pages whose transcripts go on from one another: ledger and budget are the same."""
 
 
