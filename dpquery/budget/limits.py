@@ -243,7 +243,13 @@ def _stopped(charge: Charge, code: str, title: str, *lines: tuple[str, ...]) -> 
 
 
 _DELTA = re.compile(r"\bdelta\s*(?:=>|:=|=)\s*(\d[\d.eE-]*|\.\d+)", re.IGNORECASE)
-_FREE = ("SHOW LEDGER", "it lists what is paid for: asked again as it stands there, it is free")
+_FREE = (
+    "SHOW LEDGER",
+    Worded(
+        "it lists what is paid for: asked again as it stands there, it is free",
+        "it lists what is paid for: asked again in the session that paid, it is free",
+    ),
+)
 _PASTED_DIGITS = 12
 """Digits of the epsilon that a refusal offers: few enough to read, and cut, so that it fits."""
 
