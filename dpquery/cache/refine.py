@@ -183,6 +183,8 @@ class Refiner:
         events = tuple(release.event() for release in releases)
         calls = [one.call for part in frontiers for one in part.releases]
         span, retry = dearest_of(calls, events, plan.source.text)
+        if plan.checked.understood:  # its one epsilon is set, and stands in no call
+            retry = plan.charge.retry or retry
         return replace(
             plan.charge,
             events=events,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import Token, TokenType
@@ -104,6 +105,7 @@ def respelled(source: Source) -> Clause | None:
         return None
     found = [at for at in range(1, len(tokens) - 1) if _begins(*tokens[at - 1 : at + 3])]
     if not found:
+        _require_place(source, tokens)
         return None
     clause = Clause(source)
     if len(found) > 1:
@@ -122,10 +124,33 @@ def respelled(source: Source) -> Clause | None:
     return clause
 
 
+def _require_place(source: Source, tokens: Sequence[Token]) -> None:
+    """Require that no clause stands at the end of its statement.
+
+    Raises:
+        SyntaxRefused: DPQ102.
+    """
+    pairs = enumerate(pairwise(tokens))
+    at = next((at for at, pair in pairs if _is_clause(*pair)), None)
+    if not at or tokens[0].token_type is not TokenType.SELECT:
+        return
+    end = tokens[_read_options(tokens, at + 2, Clause(source)) - 1].end + 1
+    text, first, start = source.text, tokens[0].end + 1, tokens[at].start
+    if text[end:].strip(" \n\t;"):
+        return
+    moved = f"{text[:first]} {text[start:end]}{text[first:start].rstrip()}".strip()
+    span, title = Span(start, end), "WITH DIFFERENTIAL_PRIVACY stands after SELECT"
+    why = "it says first what the whole statement may spend."
+    raise refusal("DPQ102", title, span, "at the end here", why, moved)
+
+
+def _is_clause(one: Token, other: Token) -> bool:
+    return one.token_type is TokenType.WITH and other.text.upper() in _CLAUSES
+
+
 def _begins(before: Token, one: Token, other: Token, *after: Token) -> bool:
     """Return whether a clause begins here, and not a name of WITH."""
-    words = [before.token_type, one.token_type] == [TokenType.SELECT, TokenType.WITH]
-    return words and other.text.upper() in _CLAUSES
+    return before.token_type is TokenType.SELECT and _is_clause(one, other)
 
 
 def _read_options(tokens: Sequence[Token], at: int, clause: Clause) -> int:

@@ -95,13 +95,13 @@ class Views:
         Raises:
             QueryRefused: its name is taken, or its text is no query.
         """
-        self._require_free(create)
         parsed = parse(create.query)
         text, tokens = create.source.text, parsed.spans.tokens
         end = tokens[-1].end + 1
         query, head = text[tokens[0].start : end], text[create.span.start : create.end]
         view = View(create.name, f"{head} ({query})", query, _read_by(parsed.query))
         self._require_other(view, create)
+        self._require_free(create)
         return view, create.named(end)
 
     def keep(self, view: View, create: Create) -> None:

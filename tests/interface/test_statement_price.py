@@ -393,6 +393,18 @@ def test_too_much_for_a_statement_offers_the_most_that_fits(session: Session):
     assert setting.startswith("SET dp.eps = ")
     session.sql(setting)
     assert session.sql(query).loss.epsilon == Fraction(setting.removeprefix("SET dp.eps = "))
+
+
+def test_what_was_paid_in_part_is_offered_as_a_setting_too(session: Session):
+    query = "SELECT dept, COUNT(*) FROM staff GROUP BY dept"
+    session.sql(query, eps=1)
+    session.sql("SET dp.eps = 600")
+    with pytest.raises(BudgetRefused) as refused:
+        session.sql(query)
+    setting = refused.value.diagnostic.remedy[0]
+    assert setting.startswith("SET dp.eps = ")
+    session.sql(setting)
+    session.sql(query)
     assert session.budget.left.epsilon < 1
 
 

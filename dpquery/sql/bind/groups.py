@@ -54,7 +54,8 @@ from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.groupings import groupings_in, key_of
 from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
-from dpquery.sql.bind.scope import is_call, listed_names, written_name
+from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
+from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.queries import query_about
 
@@ -493,7 +494,14 @@ class Keys:
         if column.type == INTEGER and (low is not None or high is not None):
             low = high - 9 if low is None and high is not None else low
             written = f"WHERE {name} BETWEEN {low} AND {(low or 0) + 9}"
-        return f"{written} AND {operand(where.this, spans)}"
+        kept = [one for one in conditions_of(where.this) if not self._only_about(one, column)]
+        return " AND ".join([written, *(operand(one, spans) for one in kept)])
+
+    def _only_about(self, condition: exp.Expr, column: ColumnRef) -> bool:
+        """Return whether a condition is about one column, whose values a list names anew."""
+        found = [*condition.find_all(exp.Column)]
+        named = all(fold(one.name) == fold(column.name) for one in found)
+        return bool(found) and named and column.type != INTEGER
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
         most = max(keys, key=lambda key: key.size)

@@ -129,6 +129,10 @@ class Pivot:
         if group is not None:
             for one in group.expressions or [group]:
                 if not isinstance(one, exp.Column):
+                    if not isinstance(
+                        one, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Group
+                    ):
+                        self._refuse_computed(one, set(map(fold, columns)))
                     raise outside("this in a PIVOT", self.spans.of(one), "no column", _COLUMNS)
             return [one.copy() for one in group.expressions]
         named = [n for one in (*self._on, *self._calls) for n in one.find_all(exp.Column)]
@@ -300,6 +304,20 @@ class Pivot:
             found.append(replace(known[written], label=named))
         return found
 
+    def _refuse_computed(self, node: exp.Expr, known: set[str]) -> NoReturn:
+        """Refuse to group by what is no column; offer it as one of a query."""
+        text, source = self.spans.source.text, self.spans.of(self.source)
+        span = self.spans.of(node)
+        named = [n for one in (*self._on, *self._calls) for n in one.find_all(exp.Column)]
+        listed = dict.fromkeys(self.spans.text(n) for n in named if fold(n.name) in known)
+        made = f"{self.spans.text(node)} AS part"
+        inner = f"(SELECT {', '.join([*listed, made])} FROM {self.spans.text(self.source)})"
+        query = text[: source.start] + inner + text[source.end : span.start]
+        remedy = _COLUMNS if "\n" in text.strip() else f"{query}part{text[span.end :]}".strip()
+        why = "each row of the result is of one value of each of them."
+        title = "PIVOT groups by columns only"
+        raise refusal("DPQ102", title, span, "no column", why, remedy)
+
     def _refuse_repeat(self, node: exp.Expr) -> NoReturn:
         span, label = self.spans.of(node), "another one is the same"
         raise outside("a column twice in a PIVOT", span, label, advice("leave it out"))
@@ -315,7 +333,12 @@ class Pivot:
         title = f"PIVOT has to know the values of {name[:40]}"
         named = f"{name} IN ({example or _EXAMPLE})"
         remedy = mended(self.spans.source, span, named, f"ON {named}")
-        raise refusal("DPQ402", title, span, "which columns?", _WHY, remedy)
+        lines = [remedy]
+        if isinstance(on, exp.Column) and isinstance(self.source, exp.Table):
+            groups = f"DP_KEYS({name}, eps=0.5, delta=1e-7)"
+            lines.append(f"or SELECT {groups} FROM {self.spans.text(self.source)}")
+            lines.append("that finds the values, to be named here then")
+        raise refusal("DPQ402", title, span, "which columns?", _WHY, tuple(lines))
 
     def _refuse_group(self, span: Span, example: str) -> NoReturn:
         """Refuse rows of the result that the data would show."""

@@ -17,7 +17,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
-from dpquery.errors import QueryRefused, nearest, refusal
+from dpquery.errors import NameRefused, QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
@@ -27,10 +27,19 @@ from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
+from dpquery.sql.bind.expressions import operand
 from dpquery.sql.bind.groups import has_listed_groups
-from dpquery.sql.bind.scope import Scope, call_key, is_call, is_plain, is_query, written_name
-from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.parse.spans import Spans, mended
+from dpquery.sql.bind.scope import (
+    Scope,
+    call_key,
+    fold,
+    is_call,
+    is_plain,
+    is_query,
+    written_name,
+)
+from dpquery.sql.parse.literals import conjuncts, unwrapped
+from dpquery.sql.parse.spans import Spans, mended, shown
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER
 from dpquery.sql.suggest.dialects import (
@@ -40,7 +49,7 @@ from dpquery.sql.suggest.dialects import (
     is_aggregate,
     nearest_function,
 )
-from dpquery.sql.suggest.queries import COUNT, query_about
+from dpquery.sql.suggest.queries import COUNT, parted, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
 FEW_GROUPS = 1000
@@ -126,12 +135,18 @@ class Released:
     def column(self, node: exp.Column) -> str:
         """Find a key; any other column of the table is private."""
         span = self.spans.of(node)
-        found = self.scope.reference(node, span)
+        try:
+            found = self.scope.reference(node, span)
+        except NameRefused as unknown:
+            self._offer_result(unknown, node)
+            raise
         key = self._key_of(found)
         if key is not None:
             return key
         grouped = self._grouped_by(node) or self._named_groups(node, found)
         instead = grouped or self._instead(found, node.parent_select)
+        if not grouped:
+            self._refuse_in_results(node)
         if {of for of, _ in columns_of(found)} <= self.publics:
             raise _undetermined(node.name, span, *instead)
         refused = raw(node.name, span, *instead)
@@ -139,6 +154,66 @@ class Released:
             title = f"{node.name} is shown beside DP_ functions: a GROUP BY is missing"
             refused.diagnostic = replace(refused.diagnostic, title=title)
         raise refused
+
+    def _refuse_in_results(self, node: exp.Column) -> None:
+        """Refuse a column of rows in a clause that sees results; offer its place, or theirs.
+
+        Raises:
+            RuleRefused: DPQ301.
+        """
+        select, span = node.parent_select, self.spans.of(node)
+        if not isinstance(select, exp.Select) or select.parent is not None:
+            return
+        clause, why, remedy = "HAVING", "a condition on rows stands in WHERE.", ""
+        having, order = node.find_ancestor(exp.Having), select.args.get("order")
+        if having is not None and having.parent is select:
+            remedy = self._with_where(select, having)
+        elif order is not None and node.parent in order.expressions:
+            clause, why = "ORDER BY", "results are sorted by what they show."
+            about = fold(node.name)
+            for place, item in enumerate(select.expressions, 1):
+                calls = [one for one in item.walk() if is_call(one)]
+                columns = (c for call in calls for c in call.find_all(exp.Column))
+                if any(fold(column.name) == about for column in columns):
+                    named = written_name(item.alias) if item.alias else str(place)
+                    remedy = mended(self.spans.source, span, named, f"ORDER BY {named}")
+        if remedy:
+            title = f"{clause} sees results, not the {node.name} of rows"
+            raise refusal("DPQ301", title, span, "a column of rows", why, remedy)
+
+    def _with_where(self, select: exp.Select, having: exp.Expr) -> str:
+        """Write the query with what HAVING says of rows moved to WHERE."""
+        where, moved, kept = select.args.get("where"), list[str](), list[str]()
+        for one in conjuncts(having.this):
+            of_rows = False
+            with suppress(QueryRefused):
+                of_rows = bool(self.calls.rows.condition(one))
+            (moved if of_rows else kept).append(operand(one, self.spans))
+        said = [] if where is None else [operand(where.this, self.spans)]
+        return parted(self.spans, [*said, *moved], kept) if moved else ""
+
+    def _offer_result(self, refused: QueryRefused, node: exp.Column) -> None:
+        """Offer a result, named so, for an unknown name that results are to be sorted by."""
+        select, near = node.parent_select, nearest(node.name, self.scope.columns)
+        order = select.args.get("order") if isinstance(select, exp.Select) else None
+        sorts = order is not None and node.parent in order.expressions
+        if near is not None or not sorts or select is None or select.parent is not None:
+            return
+        text, name = self.spans.source.text, written_name(node.name)
+        items, having = select.expressions, select.args.get("having")
+        unnamed = list(filter(is_call, items))
+        asked = [] if having is None else list(filter(is_call, having.walk()))
+        remedy = "ORDER BY 1"
+        if len(unnamed) == 1:
+            end, place = self.spans.of(unnamed[0]).end, items.index(unnamed[0]) + 1
+            named = f"{text[:end]} AS {name}{text[end:]}".strip()
+            remedy = shown(named, f"ORDER BY {place}")
+        elif len(asked) == 1 and not any(is_call(one.unalias()) for one in items):
+            end, at = self.spans.of(items[-1]).end, self.spans.of(asked[0])
+            call = self.spans.source.snippet(at)
+            made = f"{text[:end]}, {call} AS {name}{text[end : at.start]}{name}{text[at.end :]}"
+            remedy = shown(made.strip(), remedy)
+        refused.diagnostic = replace(refused.diagnostic, remedy=(remedy,))
 
     def _key_of(self, expr: Expr) -> str | None:
         return next((key.column for key in self.keys if key.expr == expr), None)

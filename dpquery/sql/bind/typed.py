@@ -9,6 +9,7 @@ it could refuse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -24,6 +25,7 @@ from dpquery.core.types import (
     DATE,
     DOUBLE,
     INTEGER,
+    NUMERIC,
     TEXT,
     TIMESTAMP,
     Interval,
@@ -34,6 +36,7 @@ from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
+    ColumnRef,
     Compare,
     Comparison,
     Expr,
@@ -52,6 +55,7 @@ from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
+from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits
 from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
@@ -314,6 +318,7 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
         NameRefused: DPQ203 too few arguments, DPQ206 too many, DPQ207 one that has to be a
             literal, DPQ205 a literal out of range, DPQ208 an argument of another type.
     """
+    function = _about(function, arguments)
     taken = _parameters(function, len(arguments), span)
     given = [
         _fitting(function, parameter, argument)
@@ -329,6 +334,27 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
     if wrong is not None:
         _unfit(function, span, "not taken", wrong)
     return rowfunctions.apply(span, function.name, *given)
+
+
+_COLUMNS = dict.fromkeys(("age", "bonus", "rating", "salary"), NUMERIC) | {
+    "dept": frozenset({Kind.TEXT}),
+    "hired": frozenset({Kind.DATE}),
+    "seen_at": frozenset({Kind.TIMESTAMP}),
+}
+"""The columns of examples, and what such a column holds."""
+_COLUMN = re.compile(rf"\b({'|'.join(_COLUMNS)})\b")
+
+
+def _about(function: RowFunction, arguments: Sequence[Expr]) -> RowFunction:
+    """Return a function whose example is about the column that was written, if that fits."""
+    named = _COLUMN.search(function.example)
+    kinds = _COLUMNS[named[0]] if named is not None else ()
+    columns = (one for one in arguments if isinstance(one, ColumnRef))
+    written = next((one for one in columns if one.type.kind in kinds), None)
+    if named is None or written is None:
+        return function
+    example = function.example.replace(named[0], written_name(written.name))
+    return replace(function, example=example)
 
 
 def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Parameter]:

@@ -31,6 +31,7 @@ from dpquery.sql.parse.spans import (
 )
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SET_EPSILON = re.compile(r"SET\s+(eps|epsilon|delta)\s*(?:=|TO\b)\s*([\d.]\S*)", re.I | re.A)
 QUERIES = kinds("SELECT WITH FROM VALUES DELETE INSERT UPDATE SHOW PIVOT")
 """What begins a query, or a statement that sqlglot would take inside one."""
 
@@ -298,6 +299,9 @@ def _check_verb(source: Source, tokens: list[Token]) -> None:
     label = "only SELECT is answered" if meant is None else f"did you mean {meant}?"
     why = "queries read; they change no data, settings or files."
     remedy = query if meant else example(source, tokens)
+    setting = _SET_EPSILON.match(text, span.start)
+    if setting is not None:
+        remedy = f"SET dp.{setting[1]} = {setting[2]}"
     raise refusal("DPQ106", title, span, label, why, remedy)
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener
 
 
+_NAMED = (exp.EQ, exp.Kwarg, exp.PropertyEQ)
+"""What arguments by name are read as."""
+
+
 class Base(Expressions, ABC):
     """A stage with rows of its own, beside which subqueries are computed."""
 
@@ -119,7 +123,10 @@ class Rows(Base):
         """Refuse: there is nothing to protect."""
         if not self.from_.members:
             self.opener.without_table("a DP_ function needs a table to ask", node)
-        names = self.from_.aliases
+        names, plain = self.from_.aliases, str(node.name).upper().removeprefix("DP_")
+        otherwise = f"SELECT * FROM {written_name(names[0]) if names else '(SELECT 1)'}"
+        given = [one for one in node.expressions if not isinstance(one, _NAMED)]
+        aggregate = f"{plain}({', '.join(map(self.spans.text, given))})"
         raise refusal(
             "DPQ303",
             f"{' and '.join(names) or 'this query'} holds no private rows",
@@ -129,7 +136,7 @@ class Rows(Base):
                 "DP_ functions ask private tables; public rows, and what was released,",
                 "are read as they are.",
             ),
-            f"SELECT * FROM {written_name(names[0]) if names else '(SELECT 1)'}",
+            aggregate if plain in AGGREGATES and len(given) == 1 else otherwise,
         )
 
     def known(self, node: exp.Expr) -> Value | None:

@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from dpquery import functions
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
-from dpquery.errors import Diagnostic, QueryRefused, nearest
+from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.ranges import implied
@@ -45,9 +45,14 @@ _PARTS = {
     "text": r"('[^'\n]*')",
     "number": r"(\d+(?:\.\d+)?)",
     "argument": r"\s*((?:[^(),]|\([^()]*\))+?)\s*",
+    "call": r"(\w+\([^()]*\))",
     "day": r"\d{4}-\d\d-\d\d",
     "compared": r"(?=\s*(?:[=<>]|!=|IN\b|IS\b|BETWEEN\b|NOT\b))",
     "matches": r"(?:RLIKE|REGEXP)\s*('[^'\n]*')",
+    "values": r"\(\s*SELECT\s+(?:DISTINCT\s+(\w+)|(\w+)\s*,\s*COUNT\(\*\)(?:\s+AS\s+\w+)?)"
+    r"\s+FROM\s+((?:(?!LIMIT\b)[^()])*?)(?:\s+GROUP\s+BY\s+\w+)?\s*\)"
+    r"(?:\s+(?:AS\s+)?(?!GROUP\b|JOIN\b|LIMIT\b|ORDER\b|WHERE\b)\w+)?",
+    "named": r"(?:\s+AS\s+\w+)?",
     "option": r"(eps|epsilon|delta|bounds|mechanism|max_rows_contributed|max_groups_contributed"
     r"|weights)",
     "unit": r"'?(YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?'?",
@@ -86,6 +91,7 @@ _READ = {
     r"<name>\s+<matches>": r"REGEXP_MATCHES(\1, \2)",
     r"\bGLOB\s+'([^'*?\[\]%_\n]*)\*'": r"LIKE '\1%'",
     r"=\s*ANY\s*\(\s*(?:ARRAY\s*)?\[([^\]]*)\]\s*\)": r"IN (\1)",
+    r"<value>\s*=\s*ANY\s*\(\s*<call>\s*\)": r"\1 IN UNNEST(\2)",
     r"\bIN\s*\[([^\]]*)\]": r"IN (\1)",
     r"\bIN\s+('[^'\n]*'|\d+)": r"IN (\1)",
     **_EITHER,
@@ -139,7 +145,30 @@ _BOUND = {
     r"\b(?:DATE|DATETIME|TO_DATE)\(\s*('<day>')\s*(?:,[^()]*)?\)": r"\1",
     r"\b(?:MAKE_)?DATE\(\s*(\d{4}),\s*(\d+),\s*(\d+)\s*\)": r"'\1-\2-\3'",
     "<now>": "CURRENT_DATE",
-    r"<now>(?:\s*-\s*INTERVAL\s+'?\d+'?\s+\w+'?)?": "'2024-12-31'",  # today is out of bounds
+    # lists and patterns
+    r"\b(?:LIST|ARRAY)_(?:CONTAINS|HAS)\(<argument>,\s*<value>\s*\)": r"\2 IN UNNEST(\1)",
+    r"\bLEN(?:GTH)?\(\s*(?:STR|STRING)_SPLIT\(<argument>,\s*('[^']')\s*\)\s*\)": (
+        r"LENGTH(\1) - LENGTH(REPLACE(\1, \2, '')) + 1"
+    ),
+    r"\bREGEXP_EXTRACT\(<argument>,\s*'([^'^|\n][^'|\n]*[^'|$\n])',\s*1\s*\)": (
+        r"REGEXP_REPLACE(\1, '^.*\2.*$|^.*$', '\\1')"
+    ),
+    # windows over rows
+    r"^(\s*SELECT\s+)(?:<name>\s*,\s*)?(DP_\w+\([^()]*\))\s+OVER\s*\(\s*PARTITION\s+BY\s+<name>\s*\)"
+    r"(.*)$": r"\1\4, \3\5 GROUP BY \4",
+    r"^(\s*SELECT\s+)(?:<name>\s*,\s*)?(AVG|COUNT|MAX|MEDIAN|MIN|SUM)\(([^()]*)\)\s+OVER\s*\(\s*"
+    r"PARTITION\s+BY\s+<name>\s*\)(.*)$": r"\1\5, DP_\3(\4, eps=0.5)\6 GROUP BY \5",
+    # one value of all rows, and how many values there are
+    r"^(.*\bFROM\s+<name>.*\bWHERE\b.*[<>=]\s*)(AVG|MAX|MEDIAN|MIN|SUM)\(\s*<name>\s*\)": (
+        r"\1(SELECT DP_\3(\4, eps=0.5) FROM \2)"
+    ),
+    r"\bDP_COUNT\(\s*\*(.*)\)(<named>)\s+FROM\s+<values>": (
+        r"DP_COUNT(DISTINCT \3\4\1)\2 FROM \5"
+    ),
+    r"\bCOUNT\(\s*\*\s*\)(<named>)\s+FROM\s+<values>": r"COUNT(DISTINCT \2\3)\1 FROM \4",
+    r"\b(COUNT\()\s*\*\s*\)(<named>)\s+FROM\s+<values>": (
+        r"DP_\1DISTINCT \3\4, eps=0.5)\2 FROM \5"
+    ),
     # division
     r"\bSAFE_DIVIDE\(<argument>,<argument>\)": r"\1 / \2",
 }
@@ -177,15 +206,18 @@ def with_slip_mended(
     """
     if found.span is None or len(source.text) > LONGEST_MENDED or "\n" in source.text.strip():
         return found
-    for text in _candidates(source.text, found.span, slips):
-        mended = _accepted(stage, text)
+    for text, part in _candidates(source.text, found.span, slips):
+        try:
+            mended = _accepted(stage, text)
+        except PlanRefused:  # of its groups, which is another question
+            mended = part
         if mended is not None and width(mended) <= max(_WIDE, width(source.text) + _MORE):
             return replace(found, remedy=(mended,))
     return found
 
 
-def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
-    """Return the query with one slip mended, for each that touches the stretch.
+def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str]]:
+    """Return the query with one slip mended, and that part, for each that touches the stretch.
 
     A slip and a stretch touch if they meet, or are one blank apart.
     """
@@ -198,7 +230,7 @@ def _candidates(text: str, span: Span, slips: Slips) -> Iterator[str]:
         if match.start() <= span.end + 1 and span.start <= match.end() + 1:
             changed = (text[: match.start()] + mended + text[match.end() :]).strip()
             if changed != text:
-                yield changed
+                yield changed, mended.strip()
 
 
 def _in_digits(number: re.Match[str]) -> str:
@@ -209,17 +241,23 @@ def _in_digits(number: re.Match[str]) -> str:
     return decimal_text(Fraction(plain) * _TIMES[(number[2] or "").lower()])
 
 
-_ONE_MORE = {"DPQ208", "DPQ210"}
+_ONE_MORE = {"DPQ208", "DPQ210", "DPQ408"}
 """Refusals whose own remedy is pasted over the caret, once: a year that became a date's."""
 
 
 def _accepted(stage: Stage, text: str) -> str | None:
-    """Return a text that the stage accepts: this one, or with its own remedy pasted."""
+    """Return a text that the stage accepts: this one, or with its own remedy pasted.
+
+    Raises:
+        PlanRefused: DPQ402 its groups are not public.
+    """
     for _ in range(2):
         try:
             stage(Source(text))
         except QueryRefused as refused:
             span, remedy = refused.span, refused.diagnostic.remedy
+            if refused.code == "DPQ402":
+                raise
             if span is None or not remedy or refused.code not in _ONE_MORE:
                 return None
             text = text[: span.start] + remedy[0] + text[span.end :]

@@ -14,6 +14,8 @@ from datetime import date
 from fractions import Fraction
 from typing import NoReturn
 
+from sqlglot import TokenType
+
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, NUMERIC, Kind, Type
@@ -24,6 +26,7 @@ from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.scope import written_name
+from dpquery.sql.parse.spans import Spans
 
 COUNT = "DP_COUNT(*, eps=0.5)"
 
@@ -168,6 +171,27 @@ def query_of_policy(policy: Policy) -> str:
     return query_about(tables[0], COUNT) if tables else "SHOW TABLES"
 
 
+def parted(spans: Spans, where: Sequence[str], having: Sequence[str]) -> str:
+    """Write the query with other conditions on its rows, and on its results.
+
+    It is empty where the query has several lines.
+    """
+
+    def clause(word: TokenType) -> str:
+        span = spans.clause(word)
+        return "" if span is None else spans.source.snippet(span)
+
+    clauses = [
+        *map(clause, (TokenType.SELECT, TokenType.FROM)),
+        f"WHERE {' AND '.join(where)}" if where else "",
+        clause(TokenType.GROUP_BY),
+        f"HAVING {' AND '.join(having)}" if having else "",
+        *map(clause, (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)),
+    ]
+    query = " ".join(filter(None, clauses))
+    return "" if "\n" in query else query
+
+
 # Offers that need a delta, for a budget that has none: they are left out.
 #
 # A refusal is made from the query and the policy's tables, before anybody looks at limits.
@@ -219,6 +243,7 @@ _MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMP)\s+$")
 """What stands before a literal that is written in another type."""
 _TRUTHS = {"1": "TRUE", "true": "TRUE", "yes": "TRUE", "t": "TRUE", "y": "TRUE"}
 _FALSEHOODS = {"0": "FALSE", "false": "FALSE", "no": "FALSE", "f": "FALSE", "n": "FALSE"}
+_MIDNIGHT = "2024-12-31 00:00:00"
 _AFTER_A_YEAR = {Comparison.GT, Comparison.LE}
 """`hired > 2020` means after its last day; `hired >= 2020`, from its first."""
 _MIRRORED = {
@@ -266,7 +291,7 @@ def as_compared(
     others = [expr for expr in exprs if expr is not model]
     literals = [expr for expr in others if isinstance(expr, Literal)]
     if not literals or len(literals) < len(others):
-        return f"{source.snippet(model.span)} = {_sample_literal(model)}"
+        return _compared_anew(source, operator or Comparison.EQ, model, others)
     year = _year(source.snippet(literals[0].span)) if model.type.kind in _MOMENTS else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
         negated = "NOT " if operator is Comparison.NE else ""
@@ -281,6 +306,18 @@ def as_compared(
         text += before + _rewritten(_plain(literal, source), model, last=last)
         end = literal.span.end
     return text + source.text[end : span.end]
+
+
+def _compared_anew(
+    source: Source, operator: Comparison, model: Expr, others: Sequence[Expr]
+) -> str:
+    """Write a comparison of what is no literal: of moments converted, or with a sample."""
+    left, other = source.snippet(model.span), next(iter(others), model)
+    if {model.type.kind, other.type.kind} == _MOMENTS:
+        right = f"CAST({source.snippet(other.span)} AS {model.type.kind.name})"
+        return f"{left} {operator.value} {right}"
+    downwards = operator in {Comparison.LT, Comparison.LE}
+    return f"{left} {operator.value} {_sample_literal(model, high=downwards)}"
 
 
 def _rewritten(text: str, model: Expr, *, last: bool) -> str:
@@ -317,10 +354,10 @@ def _day(year: int, type_: Type, *, last: bool) -> str:
     return f"TIMESTAMP '{day} {'23:59:59.999999' if last else '00:00:00'}'"
 
 
-def _sample_literal(model: Expr) -> str:
-    """Write a literal of an expression's type: the low end of its range, if that is short."""
-    low = model.domain.low
-    low = low if isinstance(low, Fraction) and abs(low) < 10**9 else None
+def _sample_literal(model: Expr, *, high: bool = False) -> str:
+    """Write a literal of an expression's type: an end of its range, if that is short."""
+    end = model.domain.high if high else model.domain.low
+    low = end if isinstance(end, Fraction) and abs(end) < 10**9 else None
     match model.type.kind:
         case Kind.TEXT:
             return "'a'"
@@ -329,6 +366,8 @@ def _sample_literal(model: Expr) -> str:
         case Kind.DATE:
             return f"DATE '{date.fromordinal(EPOCH.toordinal() + int(low or 20_000))}'"
         case Kind.TIMESTAMP:
-            return "TIMESTAMP '2024-12-31 23:59:59'"
+            known = end if isinstance(end, Fraction) and is_bounded(model) else None
+            moment = from_code(int(known or 0), Fraction(1), model.type)
+            return f"TIMESTAMP '{moment if known is not None else _MIDNIGHT}'"
         case _:
             return decimal_text(low or Fraction(0))

@@ -107,7 +107,7 @@ refused[DPQ307]: DISTINCT of private rows needs the unit among its columns
   |                                                   ^^^^ units would become one row
 
    why: a row that stands for several units belongs to none of them.
-   try: person_id, dept""",
+   try: SELECT DP_COUNT(DISTINCT dept, eps=0.5) FROM staff""",
     ),
 ]
 
@@ -153,7 +153,7 @@ OFFERED = [
     ("visits v «SEMI» JOIN regions r USING (region)", "visits v JOIN regions r USING (region)"),
     ("regions r «SEMI» JOIN visits v USING (region)", "regions r JOIN visits v USING (region)"),
     # what stands over the caret
-    ("(SELECT DISTINCT «dept» FROM staff)", "person_id, dept"),
+    ("(SELECT DISTINCT «dept», age FROM staff)", "person_id, dept"),
     ("(SELECT age, «salary AS age» FROM staff)", "salary AS age_2"),
     ("(SELECT «rank() OVER (ORDER BY age)» AS n FROM staff)",
      "rank() OVER (PARTITION BY person_id ORDER BY age)"),

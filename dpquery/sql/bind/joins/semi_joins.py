@@ -16,7 +16,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
@@ -66,6 +65,7 @@ from dpquery.sql.bind.unit_rows import LookedUp, aggregate_ref
 from dpquery.sql.parse.lists import list_of
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.suggest.queries import parted
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:
@@ -387,7 +387,7 @@ class _Subqueries(PublicSubqueries):
         unit = self.scope.table.unit
         inner = self.context.rows(select)
         if not isinstance(inner, Private):
-            self._refuse(span, unit)
+            _refuse_public(span)
         own, where = inner.scope, select.args.get("where")
         both = Conditions(inside(own, self.scope), self.spans, self.context)
         conditions = conjuncts(None if where is None else where.this)
@@ -430,6 +430,14 @@ class _Subqueries(PublicSubqueries):
         if not unit or not remedy:
             remedy = advice(f"write {name} IN (SELECT {name} ...)")
         raise refusal("DPQ307", title, span, label, why, remedy)
+
+
+def _refuse_public(span: Span) -> NoReturn:
+    """Refuse a subquery without private rows that does not equate its values with a row's."""
+    title = "a subquery over public rows has to equate their values with a row's"
+    why = "which of its rows a row meets is looked up by values that both have."
+    remedy = advice("JOIN on its key, and compare in WHERE; or compare with (SELECT MAX(...))")
+    raise refusal("DPQ307", title, span, "no equality of both", why, remedy)
 
 
 def keys_of(pairs: Sequence[tuple[Expr, Expr]]) -> tuple[Output, ...]:
@@ -526,27 +534,7 @@ def refuse_results_in_where(select: exp.Select, scope: Scope, spans: Spans) -> N
             span, label = spans.name(node), "among the rows it would count"
             name = spans.source.snippet(span).upper()
         why = "WHERE chooses rows, before anything is counted; HAVING chooses results."
-        remedy = _with_having(select, spans, others, moved)
+        having = select.args.get("having")
+        moved += [] if having is None else [operand(having.this, spans)]
+        remedy = parted(spans, others, moved) or f"HAVING {' AND '.join(moved)}"
         raise refusal("DPQ303", f"{name} cannot stand here", span, label, why, remedy)
-
-
-def _with_having(select: exp.Select, spans: Spans, others: list[str], moved: list[str]) -> str:
-    """Write the query with what WHERE says of results moved to HAVING."""
-    having = select.args.get("having")
-    if having is not None:
-        moved.append(operand(having.this, spans))
-    asked = f"HAVING {' AND '.join(moved)}"
-
-    def clause(word: TokenType) -> str:
-        span = spans.clause(word)
-        return "" if span is None else spans.source.snippet(span)
-
-    clauses = [
-        *map(clause, (TokenType.SELECT, TokenType.FROM)),
-        f"WHERE {' AND '.join(others)}" if others else "",
-        clause(TokenType.GROUP_BY),
-        asked,
-        *map(clause, (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)),
-    ]
-    query = " ".join(filter(None, clauses))
-    return asked if "\n" in query else query
