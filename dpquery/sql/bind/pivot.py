@@ -336,8 +336,9 @@ class Pivot:
         lines = [remedy]
         if isinstance(on, exp.Column) and isinstance(self.source, exp.Table):
             groups = f"DP_KEYS({name}, eps=0.5, delta=1e-7)"
-            lines.append(f"or SELECT {groups} FROM {self.spans.text(self.source)}")
-            lines.append("that finds the values, to be named here then")
+            lines.append(
+                f"or find them first: SELECT {groups} FROM {self.spans.text(self.source)}"
+            )
         raise refusal("DPQ402", title, span, "which columns?", _WHY, tuple(lines))
 
     def _refuse_group(self, span: Span, example: str) -> NoReturn:
