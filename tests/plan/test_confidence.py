@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.session import Session
 from tests.samples import sample_policy
 
@@ -134,9 +136,14 @@ def test_units_counted_by_groups_say_why_the_noise_is_more(session):
     assert alone.notes == ()
 
 
-def test_an_interval_of_all_there_can_be_says_so(session):
-    query = "SELECT DP_AVG(minutes, eps=0.01) AS n FROM visits WHERE day = DATE '2025-01-01'"
-    assert "any of 0 … 240" in str(session.sql(query))
+def test_an_interval_that_noise_does_not_narrow_is_of_all_there_can_be(session):
+    query = "SELECT DP_AVG({}, eps=1, max_rows_contributed=1) FROM visits"
+    ((one,),) = (f.releases for f in session._plan(Source(query.format("minutes"))).frontiers)
+    cell = one.release.cell((0, 0))
+    assert cell.interval(Fraction(95, 100)) == cell.possible == (0.0, 240.0)
+    found = Source(query.format("person_id, bounds='auto'"))
+    ((one,),) = (f.releases for f in session._plan(found).frontiers)
+    assert one.release.possible is None
 
 
 def test_without_a_unit_one_note_says_what_that_means():
