@@ -106,6 +106,10 @@ class Cell(Protocol):
     def mechanism(self) -> str:
         """The name of the mechanism that drew it."""
 
+    @property
+    def possible(self) -> tuple[Any, Any] | None:
+        """The least and the largest value there can be, where an interval is cut to them."""
+
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where noise cannot tell."""
 
@@ -317,7 +321,8 @@ class Answer:
             intervals = self._intervals(at, _SHOWN_CONFIDENCE)
             shown = _as_precise(values, intervals)
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
-            margins = [_margin(v, i) for v, i in zip(shown, intervals, strict=True)]
+            ends = [None if cell is None else cell.possible for cell in self._behind(at)]
+            margins = list(map(_margin, shown, intervals, ends))
             if any(margins):
                 noise_only = bool(self.cut) and self.cut[at]
                 columns.append(TextColumn("noise ±" if noise_only else "95% within", margins))
@@ -410,14 +415,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
-def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
+def _margin(
+    value: Any, interval: tuple[Any, Any] | None, possible: tuple[Any, Any] | None = None
+) -> str:
     """Write an interval beside its value: the half-width, or both ends where they differ."""
     if interval is None or value is None:
         return ""
     low, high = interval
+    anything = interval == possible and low != high
     if (low, high) == (-math.inf, math.inf):
         return "± unlimited"
-    if all(_is_number(n) and math.isfinite(n) for n in (low, value, high)):
+    if not anything and all(_is_number(n) and math.isfinite(n) for n in (low, value, high)):
         down, up = Fraction(value) - Fraction(low), Fraction(high) - Fraction(value)
         # A double was rounded after its interval was found: a hair of difference is nothing.
         if abs(up - down) * 100 <= max(up, down):
@@ -427,7 +435,7 @@ def _margin(value: Any, interval: tuple[Any, Any] | None) -> str:
         step, exactly = Decimal(1).scaleb(-places), Context(prec=400)
         low = Decimal(low).quantize(step, ROUND_FLOOR, exactly)
         high = Decimal(high).quantize(step, ROUND_CEILING, exactly)
-    return f"{cell_text(low)} … {cell_text(high)}"
+    return f"{'any of ' * anything}{cell_text(low)} … {cell_text(high)}"
 
 
 def _rounded_up(half: Fraction) -> str:

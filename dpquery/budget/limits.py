@@ -338,7 +338,8 @@ class _Request:
         """Say what the dearest call asks for, beside what it was paid for before."""
         call, paid = self.charge.calls[self.dearest], self.charge.paid[self.dearest]
         if not paid:
-            return f"asks for {decimal_text(basic(call).epsilon)}"
+            others = " of it" if len(self.charge.calls) > 1 else ""
+            return f"asks for {decimal_text(basic(call).epsilon)}{others}"
         rho = "rho=" if _in_rho(call) else ""
         return f"asks for {rho}{decimal_text(asked_in(call))} more than before"
 

@@ -111,6 +111,16 @@ def decimal_text(number: Fraction, digits: int = 12) -> str:
     return f"{sign}{scaled // 10**digits}.{scaled % 10**digits:0{digits}d}…"
 
 
+def exact_text(number: Fraction) -> str:
+    """Write a fraction exactly where that is short: as a decimal, or as a ratio.
+
+    >>> exact_text(Fraction(1, 5)), exact_text(Fraction(1, 15))
+    ('0.2', '1/15')
+    """
+    decimal, ratio = decimal_text(number), str(number)
+    return ratio if decimal.endswith("…") and len(ratio) < len(decimal) else decimal
+
+
 def _plain(scaled: int, places: int) -> str:
     sign, text = ("-" if scaled < 0 else ""), str(abs(scaled)).rjust(places + 1, "0")
     if places - len(text.lstrip("0")) >= 5 and len(text.lstrip("0")) <= 4:

@@ -210,13 +210,24 @@ def nameable(value: Expr) -> tuple[int, int] | None:
     return None if ends is None or value.domain.within(*ends) else ends
 
 
+_ONE_ROW = " A unit may have more than one row."
+_LEAVE_OUT = (
+    "--rows auto in place of --rows-per-unit 1, unless each unit has one row, "
+    "in Python max_rows_contributed='auto'"
+)
+
+
 class FaultLog:
     """Where the data owner reads what went wrong; never shown to analysts."""
 
-    def __init__(self, path: Path | None, *, own: bool = False) -> None:
-        """Name the file; `own` says that who asks is the owner, as without a policy."""
+    def __init__(self, path: Path | None, *, own: bool = False, declared: bool = False) -> None:
+        """Name the file; say whether who asks is the owner, and declared one row for each unit.
+
+        Without a policy who asks is the owner.
+        """
         self._path = path
         self._own = own
+        self._declared = declared
 
     def failure(self, reference: str) -> Diagnostic:
         """Return the one constant failure, in the words of who reads it."""
@@ -225,19 +236,20 @@ class FaultLog:
             "the files are not what the policy says. What the engine said is kept from you,",
             "because it may quote rows; the data owner can read it in the log of faults.",
         )
-        remedy = f"ask the data owner, with reference {reference}"
+        remedy: tuple[str, ...] = (f"ask the data owner, with reference {reference}",)
         if self._own:
-            kept = "and without a ledger file nothing keeps it."
-            remedy = "--ledger FILE, in Python ledger=; the cause is then kept in FILE.faults"
+            kept = "The cause may quote rows: it is not shown, and only a ledger file keeps it."
+            look = "--ledger FILE: the cause is then kept in FILE.faults, in Python ledger="
             if self._path is not None:
-                kept = f"but written to {self._path.name}."
-                remedy = f"look for reference {reference} in {self._path}"
+                kept = f"The cause may quote rows: it is not shown, but in {self._path.name}."
+                look = f"look for reference {reference} in {self._path}"
             why = (
                 "reading the files broke off: time, memory or disk may have run out, or the",
-                "files are not what the options say, such as one row for each unit. What the",
-                f"engine said is not shown, because it may quote rows, {kept}",
+                f"files are not what the options say.{_ONE_ROW * self._declared}",
+                kept,
             )
-        return Diagnostic("DPQ701", "the scan did not finish", why=why, remedy=(remedy,))
+            remedy = (_LEAVE_OUT, look) if self._declared else (look,)
+        return Diagnostic("DPQ701", "the scan did not finish", why=why, remedy=remedy)
 
     def note_once(self, fault: Exception) -> None:
         """Write a fault down unless the last line of the file tells the same."""

@@ -317,6 +317,11 @@ class NoisyCell:
         """The name of the mechanism that drew it."""
         return self.release.drawn_by(self.drawn)
 
+    @property
+    def possible(self) -> tuple[Any, Any] | None:
+        """The least and the largest value there can be, where an interval is cut to them."""
+        return self.release.possible
+
     def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where noise cannot tell."""
         hidden = self.release.unbounded
@@ -418,6 +423,11 @@ class Release(ABC):
     def drawn_by(self, drawn: Any = None) -> str:
         """Name what drew a value, or will draw it."""
         return self.mechanism.name
+
+    @property
+    def possible(self) -> tuple[Any, Any] | None:
+        """The least and the largest value there can be, where intervals are cut to them."""
+        return None
 
     def interval(self, drawn: Any, confidence: Fraction) -> tuple[Any, Any] | None:
         """Return a range that holds the exact value so often; None where the data decide."""

@@ -183,6 +183,11 @@ class BernsteinRelease(Release):
         return max(value - margin, least), min(value + margin, most)
 
     @property
+    def possible(self) -> tuple[float, float] | None:
+        """The ends of the values between stated bounds."""
+        return None if self.found else self.shape.possible(self._basis)
+
+    @property
     def _basis(self) -> Basis:
         tops = (max(code.size, 1) for code in self.factors)
         row = Fraction(self.measure.weight.scale * prod(tops))

@@ -75,6 +75,8 @@ class KeysRelease(Release):
     measures: tuple[Candidates]
     mechanism: PartitionSelection
     most: int
+    unit: str = "row"
+    """Whose values these are; a row's where each is a unit of its own."""
     other: Scalar | None = None
     noise: DiscreteLaplace | None = None
     """What is added to the number of what was left out, where somebody asks for it."""
@@ -130,13 +132,13 @@ class KeysRelease(Release):
     def note(self) -> str:
         """Return what is not shown."""
         enough, limit = self.mechanism.enough(LEVEL), self.measure.weight.limit
-        said = f"values of fewer than {enough:,} units may be missing"
+        said = f"groups with fewer than {enough:,} {self.unit}s may be missing"
         if limit == 1:
             return said
         shared = self.mechanism
         epsilon, delta = shared.epsilon * limit, shared.delta * limit
         alone = PartitionSelection(epsilon, delta, shared.least).enough(LEVEL)
-        return f"{said}; with max_groups_contributed=1, those of fewer than {alone:,}"
+        return f"{said}; with max_groups_contributed=1, those with fewer than {alone:,}"
 
     def _notes(self, left: int, found: int, randomness: Randomness) -> Iterator[str]:
         if found > self.most:
@@ -204,8 +206,9 @@ def _plan(call: Call, facts: Facts) -> KeysRelease:
     if options.max_groups_contributed is None and weight.limit > 1:
         _require_findable(call, mechanism.enough(LEVEL) - fewest + 1, weight.limit)
     type_, most = replace(told[0].type, listed=True), most_of(call)
+    unit = facts.contribution.unit or "row"
     return KeysRelease(
-        call.function, (measure,), distance, mechanism, type_, most, options.other, noise
+        call.function, (measure,), distance, mechanism, type_, most, unit, options.other, noise
     )
 
 

@@ -8,17 +8,17 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, prod
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy import exact_text
 from dpquery.core.types import BOOLEAN
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.quantize import written_end, written_ends
 from dpquery.functions.search import SearchRelease
-from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Expr, IsNull, Not, columns_of
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
@@ -52,7 +52,7 @@ from dpquery.ir.relations import (
 from dpquery.ir.walk import expressions_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-from dpquery.rowfunctions.ranges import read_by_value
+from dpquery.rowfunctions.ranges import conjuncts, read_by_value
 
 WEAK = 1000
 """From how many rows on bounds are so weak that it is said of them, whatever they rest on."""
@@ -69,20 +69,39 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
         if (number, one.column) in shown
     ):
         cuts[0] += "; ± is the noise only (95 %)"
-    return (*cuts, *_ranks_off(plan), *plan.notes)
+    return (*cuts, *_ranks_off(plan), *_in_all_groups(plan), *plan.notes)
+
+
+def _in_all_groups(plan: Plan) -> Iterator[str]:
+    """Say why units that are counted by groups get more noise than in all."""
+    for frontier in plan.frontiers:
+        unit, groups = frontier.scan.contribution.unit, frontier.scan.cells
+        for one in frontier.releases:
+            weight = one.release.measures[0].weight
+            counted = isinstance(one.release.measures[0], CountUnits)
+            if counted and weight.plain and weight.limit == groups > 1:
+                yield (
+                    f"the noise covers a {unit} in all {groups:,} groups; "
+                    "with max_groups_contributed=1 in the call it is less"
+                )
 
 
 def _ranks_off(plan: Plan) -> Iterator[str]:
-    """Say once how far quantiles are off, as EXPLAIN does of each: no ± is beside them."""
-    releases = [one.release for frontier in plan.frontiers for one in frontier.releases]
-    found = [one.ranks_off(LEVEL) for one in releases if not one.unbounded]
-    if ranks := [off for off in found if off is not None]:
-        most = ceil(max(ranks))
+    """Say how far quantiles are off, as EXPLAIN does of each: no ± is beside them."""
+    shown = {(o.frontier, o.column): c.name for c in plan.above.columns for o in c.origins}
+    farthest, grouped = dict[str, int](), False
+    for number, frontier in enumerate(plan.frontiers):
+        for one in frontier.releases:
+            off = None if one.release.unbounded else one.release.ranks_off(LEVEL)
+            if off is not None:
+                name = shown.get((number, one.column), one.call.text)
+                farthest[name] = max(ceil(off), farthest.get(name, 0))
+                grouped = grouped or bool(frontier.scan.keys)
+    arbitrary = "; a group with fewer rows has an arbitrary value" if grouped else ""
+    for most in sorted(set(farthest.values())):
+        names = ", ".join(name for name, off in farthest.items() if off == most)
         rows = "row" if most == 1 else "rows"
-        yield (
-            f"quantiles are off by up to about {most:,} {rows} in rank (95 %); "
-            "a group with fewer rows has an arbitrary value"
-        )
+        yield f"{names} can be off by about {most:,} {rows} in rank (95 %){arbitrary}"
 
 
 def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
@@ -131,37 +150,38 @@ def _limited(measure: Measure, scan: Scan) -> bool:
 
 def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
     """Return how much of a unit counts, each kind of limit in a line."""
-    unit, limits = frontier.scan.contribution.unit, dict[tuple[str, str, str], set[int]]()
+    unit, limits = frontier.scan.contribution.unit, dict[tuple[str, str], set[int]]()
     for one in frontier.releases:
         if one.call.options.rows_search is not None and not plan.found:
             continue  # EXPLAIN says of it what can be said before
         for measure in one.release.measures:
             if _limited(measure, frontier.scan):
-                words = (
-                    *_words(measure, unit),
-                    _origin(plan, frontier.scan, one.call, measure),
-                )
+                words = _words(measure), _origin(plan, frontier.scan, one.call, measure)
                 limits.setdefault(words, set()).add(measure.weight.limit)
-    for (counts, beyond, origin), found in limits.items():
+    for (said, origin), found in limits.items():
         many = " or ".join(f"{limit:,}" for limit in sorted(found))
-        plural = "" if found == {1} else "s"
-        yield f"each {unit} {counts.format(many, plural)}{origin}; {beyond}"
+        s = "" if found == {1} else "s"
+        yield said.format(unit=unit, many=many, s=s, origin=origin)
 
 
-def _words(measure: Measure, unit: str | None) -> tuple[str, str]:
+def _words(measure: Measure) -> str:
     """Return how a limit counts, and what becomes of a unit that has more."""
     if isinstance(measure, Candidates):
-        return "helps to find at most {} value{}", "more of its values do not count for that"
+        return (
+            "groups were searched with at most {many} group{s} per {unit} "
+            "(max_groups_contributed={many})"
+        )
     if measure.values:
         return (
-            "stands for at most {} different value{}",
-            f"a value is left out where each {unit} that has it stands for others",
+            "each {unit} stands for at most {many} different value{s}{origin}; a value may be "
+            "missed if everybody who has it has more than {many}"
         )
     if isinstance(measure, CountUnits | UnitTotals):
-        return "counts in at most {} group{}", f"a {unit} in more is under-counted in each"
+        counts = "counts in at most {many} group{s}{origin}"
+        return f"each {{unit}} {counts}; a {{unit}} in more is under-counted in each"
     table = " of the table" if isinstance(measure.weight, TableWeight) else ""
-    counts = "counts for at most {} row{}" + table
-    return counts, f"a {unit} with more is under-counted"
+    counts = f"counts for at most {{many}} row{{s}}{table}{{origin}}"
+    return f"each {{unit}} {counts}; a {{unit}} with more is under-counted"
 
 
 def _origin(plan: Plan, scan: Scan, call: Call, measure: Measure) -> str:
@@ -169,16 +189,17 @@ def _origin(plan: Plan, scan: Scan, call: Call, measure: Measure) -> str:
     options = call.options
     if not options.auto_rows:
         of_rows = not isinstance(measure, Candidates | CountUnits | UnitTotals)
-        copies = [copies_of(node) for node in _copying(scan.relation)]
-        if not copies or measure.values or not of_rows or options.max_rows_contributed:
+        copying = _copying(scan.relation)
+        if not copying or measure.values or not of_rows or options.max_rows_contributed:
             return ""
+        fewer = measure.weight.limit // prod(node.most for node in copying)
         return (
-            f": a row may become up to {' times '.join(copies)}, and max_rows_contributed= in "
-            "the call counts fewer, with less noise"
+            f": a row may become up to {' times '.join(map(copies_of, copying))}; for less "
+            f"noise state fewer in the call, such as max_rows_contributed={max(1, fewer)}"
         )
     if options.rows_search is None:
         return " (found before)"
-    return f" (found for {_price(plan, options.rows_search)} of the charge, and kept)"
+    return f" (found for {_price(plan, options.rows_search)})"
 
 
 def _copying(relation: Relation) -> list[PublicJoin | Unnest]:
@@ -200,7 +221,9 @@ def copies_of(node: PublicJoin | Unnest) -> str:
 
 
 def _price(plan: Plan, number: int) -> str:
-    return decimal_text(plan.searches[number].release.epsilon)
+    """Say what a search takes of the charge, and that it does so once."""
+    epsilon = exact_text(plan.searches[number].release.epsilon)
+    return f"ε = {epsilon}; later calls do not pay for it"
 
 
 def _of_relation(scan: Scan) -> Iterator[str]:
@@ -330,12 +353,12 @@ def _seen_clamped(plan: Plan) -> Iterator[str]:
         for found in _seen(frontier.scan, one)
     ]
     if seen:
-        places, columns = (dict.fromkeys(part) for part in zip(*seen, strict=True))
+        places, columns = zip(*seen, strict=True)
         ends = (
             f"{c.name} clamped to {' to '.join(written_ends(c.domain, c.type))}"
             for c in columns
         )
-        yield f"{' and '.join(places)} see {', '.join(ends)}"
+        yield f"{' and '.join(dict.fromkeys(places))} see {', '.join(dict.fromkeys(ends))}"
 
 
 def _seen(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, ColumnRef]]:
@@ -359,8 +382,9 @@ def _deciding(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, Expr]]:
     yield from (("groups", key.expr) for key in scan.keys)
     added = {code.expr for measure in one.release.measures for code in measure.codes}
     for measure in one.release.measures:
-        if measure.condition is not None:
-            yield "conditions", measure.condition
+        for condition in () if measure.condition is None else conjuncts(measure.condition):
+            if not _is_present(condition, added):
+                yield "conditions", condition
         told = (value for value in measure.values if value not in added)
         yield from (("expressions", value) for value in told)
         for code in measure.codes:
@@ -370,6 +394,14 @@ def _deciding(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, Expr]]:
                 code.values or not isinstance(code.expr, ColumnRef)
             ):
                 yield "expressions", code.expr
+
+
+def _is_present(condition: Expr, added: Set[Expr]) -> bool:
+    """Return whether a condition is that a row has a value which is added up."""
+    match condition:
+        case Not(operand=IsNull(operand=operand)):
+            return operand in added
+    return False
 
 
 def _said(what: str, low: str | None, high: str | None) -> Iterator[str]:
@@ -400,8 +432,7 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
     if number is None:
         origin = "bounds found from noisy counts before"
     else:
-        price = _price(plan, number)
-        origin = f"bounds found from noisy counts for {price} of the charge, and kept"
+        origin = f"bounds found from noisy counts for {_price(plan, number)}"
         missed = _missed(plan.searches[number])
         origin += f"; {missed}" if missed else ""
     yield f"values of {call.written} outside {low} to {high} are cut to it: {origin}"
@@ -409,15 +440,13 @@ def _found(plan: Plan, call: Call) -> Iterator[str]:
 
 def _missed(search: Search) -> str:
     """Return which values bounds may leave out, for a small eps or many rows of a unit."""
-    release, unit = search.release, search.scan.contribution.unit
+    release = search.release
     if not isinstance(release, SearchRelease):
         return ""
     limit, least = release.measures[0].weight.limit, release.told_from
     if limit == 1 and least < WEAK:
         return ""
-    cause = f"as {limit:,} rows of a {unit} count" if limit > 1 else "at this eps"
-    missed = (
-        f"{cause}, the bounds can leave out values with fewer than {least:,} rows between the "
-        "same two powers of two"
-    )
-    return f"{missed}, or be chance: state bounds=[low, high]" if least >= WEAK else missed
+    missed = f"a range of values with fewer than {least:,} rows is not seen"
+    if least < WEAK:
+        return missed
+    return f"these bounds may be wrong: {missed}; state bounds=[low, high]"

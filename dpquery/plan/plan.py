@@ -165,10 +165,10 @@ def _notes(
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
     for count in sorted({asked.sets for asked, _ in checked.frontiers} - {1}):
-        yield (
-            f"the {count} groupings share eps evenly: each is charged 1/{count} of what is "
-            "written"
-        )
+        yield f"GROUP BY has {count} groupings; each gets 1/{count} of ε"
+    nulls = any(None in key.listed for one in frontiers for key in one.scan.keys)
+    if nulls and any(asked.sets > 1 for asked, _ in checked.frontiers):
+        yield "a NULL can be a group or a total: GROUPING(key) is 1 for a total, else 0"
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
     yield from (one.note for one in releases if one.note)
 

@@ -83,9 +83,9 @@ def one_of(*words: str) -> Parameter:
     return Parameter(f"one of {', '.join(words)}", frozenset({Kind.TEXT}), True, words)
 
 
-def pattern(check: Callable[[str], str | None]) -> Parameter:
+def pattern(check: Callable[[str], str | None], what: str = "a literal text") -> Parameter:
     """Take a literal text that a check has nothing to say against."""
-    return Parameter("a literal text", frozenset({Kind.TEXT}), True, check=check)
+    return Parameter(what, frozenset({Kind.TEXT}), True, check=check)
 
 
 Ranged = Callable[[Sequence[Expr], Sequence[Interval]], Interval]

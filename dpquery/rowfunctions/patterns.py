@@ -338,7 +338,7 @@ def _replaced_sql(call: Apply, text: str, *_: str) -> str:
     return f"regexp_replace({text}, {_quoted(found.written)}, {_quoted(new)}{every})"
 
 
-_EVERY = pattern(lambda text: None if text == "g" else "there is 'g' alone: each match")
+_EVERY = pattern(lambda text: None if text == "g" else "there is 'g' alone: each match", "'g'")
 _LIKE = pattern(check_like)
 _REGEX = Parameter("a literal pattern", frozenset({Kind.TEXT}), True, check=check_regex)
 
@@ -391,7 +391,7 @@ FUNCTIONS = (
         summary="The text with the first match of a regular expression replaced, or with 'g' "
         "each; \\1 to \\9 are its groups, \\0 is all of it",
         example="REGEXP_REPLACE(dept, '^(.).*$', '\\1')",
-        parameters=(TEXTS, _REGEX, pattern(check_replacement), _EVERY),
+        parameters=(TEXTS, _REGEX, pattern(check_replacement, "a literal replacement"), _EVERY),
         optional=1,
         result=TO_TEXT,
         check=_check_replaced,

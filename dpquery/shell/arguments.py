@@ -161,6 +161,15 @@ def in_options(text: str) -> str:
     return text.strip()
 
 
+def without_python(text: str) -> str:
+    """Leave out of a line how it is said in Python.
+
+    >>> without_python("name the column: --unit user_id, in Python unit='user_id'")
+    'name the column: --unit user_id'
+    """
+    return re.sub(r", in Python .*$", "", text)
+
+
 def worded(fault: DPQueryError) -> DPQueryError:
     """Return a fault in the words of the command line: it says options, not arguments."""
     found = fault.diagnostic
@@ -169,7 +178,7 @@ def worded(fault: DPQueryError) -> DPQueryError:
         remedy = tuple(filter(None, map(in_options, found.remedy)))
         fault.diagnostic = replace(found, title=title, remedy=remedy)
     else:
-        remedy = tuple(re.sub(r", in Python .*$", "", line) for line in found.remedy)
+        remedy = tuple(map(without_python, found.remedy))
         fault.diagnostic = replace(found, remedy=remedy)
     return fault
 

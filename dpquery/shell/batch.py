@@ -22,10 +22,11 @@ from dpquery.core.source import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import (
+    TABLE,
     Part,
     UsageError,
     connect_settings,
-    in_options,
+    without_python,
     worded,
 )
 from dpquery.shell.console import clock, reading
@@ -68,8 +69,12 @@ def connected(options: Namespace, connect: Connect) -> Iterator[Session]:
 def ask(options: Namespace, connect: Connect) -> int:
     """Ask everything that the command line names; stop at the first failure, with its code."""
     script = _script(options.script)
-    if options.format in BINARY and len(script) > 1:
-        raise UsageError(f"a file of {options.format} holds one answer, not {len(script)}")
+    one_answer = options.format in BINARY or (options.out and options.format != TABLE)
+    if one_answer and len(script) > 1:
+        raise UsageError(
+            f"a file of {options.format} holds one answer, not {len(script)}: "
+            "ask one statement for each -o"
+        )
     with (
         answers_to(options) as output,
         connected(options, connect) as session,
@@ -218,7 +223,7 @@ def _comment(answer: Answer, noted: set[str]) -> None:
     """Write what belongs to an answer but is no data; each note once."""
     for note in answer.notes:
         if note not in noted:
-            say(f"note: {visible(in_options(note))}")
+            say(f"note: {visible(without_python(note))}")
     noted.update(answer.notes)
     if answer.budget:
         say(f"budget: {answer.budget}")

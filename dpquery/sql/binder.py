@@ -16,6 +16,7 @@ from dpquery.errors import (
     internal,
 )
 from dpquery.ir.query import Bound
+from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import lacks_bounds
 from dpquery.sql.bind.from_clause import Derived
@@ -88,7 +89,15 @@ def _with_calls(
     if any(lacks_bounds(call) for frontier in bound.frontiers for call in frontier.calls):
         return refused  # it would be refused when it is planned
     once = "or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement"
-    return replace(refused, remedy=(shares.understood(parsed.source), once))
+    remedy, why = (shares.understood(parsed.source), once), refused.why
+    if not policy.published and any(_of_rows(one.relation, policy) for one in bound.frontiers):
+        why = (*why, "each row is a unit of its own here: name the person's column by --unit.")
+    return replace(refused, why=why, remedy=remedy)
+
+
+def _of_rows(relation: Relation, policy: Policy) -> bool:
+    """Return whether a table of a relation has rows that are units of their own."""
+    return any(policy.tables[one.table].unit is None for one in tables_of(relation))
 
 
 def _bound(

@@ -197,7 +197,7 @@ def test_fewer_units_than_asked_for_are_never_shown(tmp_path: Path):
         answer = session.sql(f"SELECT DP_KEYS(x, {CERTAIN}, min_units=8) FROM t")
     assert (found, answer.scalar()) == (["b"], ["a", "b"])
     assert answer.loss.epsilon == 1000
-    assert "values of fewer than 9 units may be missing" in answer.notes[-1]
+    assert "groups with fewer than 9 us may be missing" in answer.notes[-1]
 
 
 def test_chance_chooses_among_too_many_and_says_so(tmp_path: Path):
@@ -254,9 +254,7 @@ def test_a_unit_counts_in_one_group_unless_somebody_says_more(groups: int | None
         assert planned_keys(relation, plain, groups).distance == (groups or 1)
     said = plain.replace("x,", "x, max_groups_contributed=300,")
     assert planned_keys(relation, said, groups).distance == 300
-    assert planned_keys(relation, said, groups).note.startswith(
-        "values of fewer than 7,713 units"
-    )
+    assert planned_keys(relation, said, groups).note.startswith("groups with fewer than 7,713 ")
 
 
 @pytest.mark.parametrize(("relation", "places"), [("add-remove", 3), ("substitute", 6)])

@@ -23,6 +23,7 @@ class Noise:
     low: Any
     high: Any
     mechanism: str = "laplace"
+    possible: tuple[Any, Any] | None = None
 
     def interval(self, confidence: Fraction) -> tuple[Any, Any]:
         return (self.low, self.high) if confidence == Fraction(95, 100) else (None, None)
@@ -38,6 +39,7 @@ class Ranks:
 
     most: Fraction | None
     mechanism: str = "quantile"
+    possible: None = None
 
     def interval(self, confidence: Fraction) -> None:
         """Return nothing."""

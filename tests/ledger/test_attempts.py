@@ -143,16 +143,27 @@ def test_who_asks_files_of_their_own_is_sent_to_nobody_else(policy, monkeypatch,
             session.sql(COUNT)
     text = str(caught.value)
     assert "data owner" not in text
-    assert "such as one row for each unit" in text
+    assert "\n   try: --rows auto in place of --rows-per-unit 1, unless each unit" in text
     if place is None:
-        assert "\n   try: --ledger FILE" in text
+        assert "\n        --ledger FILE: the cause is then kept in FILE.faults" in text
         assert "nothing more is read for you in this session." in text
     else:
         log = place.with_name("mine.ledger.faults")
         (line,) = log.read_text().splitlines()
         reference = json.loads(line)["reference"]
-        assert f"\n   try: look for reference {reference} in {log}\n" in text
+        assert f"\n        look for reference {reference} in {log}\n" in text
         assert "until you thaw the ledger." in text
+
+
+def test_several_rows_of_a_unit_are_thought_of_only_where_one_is_declared(policy, monkeypatch):
+    """The words follow from what was declared, whatever the files hold."""
+    own = {"unit": "person_id", "max_rows_contributed": 5, "epsilon": 9}
+    with dpquery.connect(policy.parent / "staff.parquet", **own) as session:
+        failing(session, monkeypatch)
+        with pytest.raises(ScanFailed) as caught:
+            session.sql(COUNT)
+    assert "one row" not in str(caught.value)
+    assert "\n   try: --ledger FILE" in str(caught.value)
 
 
 def test_the_owner_thaws_by_the_command_of_the_refusal(policy, monkeypatch, capsys):

@@ -104,7 +104,8 @@ def test_delta_has_its_own_code_and_offers_no_epsilon():
 
 def test_the_offer_leaves_room_for_the_other_calls_of_the_query():
     error = refusal(pure("1.5", "0.25"), limits(1), Totals())
-    assert error.diagnostic.label == "asks for 1.5"
+    assert error.diagnostic.title == "this query would spend 1.75, and 1 is left"
+    assert error.diagnostic.label == "asks for 1.5 of it"
     assert error.diagnostic.remedy == (
         "DP_COUNT(*, eps=0.75)",
         "that is the most that fits beside the other calls",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpquery
+from dpquery.core.source import Source
 from dpquery.session import Session
 from tests.samples import sample_policy
 
@@ -87,13 +89,61 @@ def test_bounds_of_the_policy_are_said_beside_auto_however_often_it_is_asked(ses
 def test_quantiles_say_once_how_many_ranks_they_are_off(session):
     calls = "DP_MEDIAN(age, eps=1), DP_MAX(age, eps=1), DP_QUANTILE(age, [0.1, 0.9], eps=0.1)"
     answer = session.sql(f"SELECT {calls} FROM staff")
-    (note,) = (note for note in answer.notes if "rank" in note)
-    most = max(*answer.rank_interval("dp_median"), *answer.rank_interval("dp_quantile"))
-    most = max(most, *answer.rank_interval("dp_max"))
-    assert note == (
-        f"quantiles are off by up to about {most} rows in rank (95 %); "
-        "a group with fewer rows has an arbitrary value"
+    notes = [note for note in answer.notes if "rank" in note]
+    names = ("dp_median", "dp_max", "dp_quantile")
+    most = {name: answer.rank_interval(name)[0] for name in names}
+    assert notes == [
+        f"{name} can be off by about {most[name]} rows in rank (95 %)"
+        for name in sorted(names, key=most.get)
+    ]
+
+
+def test_a_group_with_few_rows_is_spoken_of_where_there_are_groups(session):
+    notes = session.sql(
+        "SELECT dept, DP_MEDIAN(age, eps=1) AS m FROM staff GROUP BY dept"
+    ).notes
+    assert notes[0].startswith("m can be off by about ")
+    assert notes[0].endswith("; a group with fewer rows has an arbitrary value")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT DP_AVG(minutes / inhabitants, eps=1, bounds=[0, 1]) FROM visits "
+        "JOIN regions USING (region)",
+        "SELECT DP_AVG(day - DATE '2025-01-01', eps=1) FROM visits",
+    ],
+)
+def test_a_call_without_a_condition_speaks_of_none(session, query):
+    notes = session.sql(query).notes
+    assert any("counts as" in note for note in notes)
+    assert not any("conditions" in note for note in notes)
+
+
+def test_a_column_that_is_seen_twice_is_said_once(session):
+    inner = "(SELECT AVG(w.minutes) FROM visits w WHERE w.person_id = v.person_id)"
+    query = f"SELECT DP_COUNT(*, eps=1) FROM visits v WHERE v.minutes > {inner}"
+    assert "conditions see minutes clamped to 0 to 240" in session.sql(query).notes
+
+
+def test_units_counted_by_groups_say_why_the_noise_is_more(session):
+    query = "SELECT region, DP_COUNT(DISTINCT person_id, eps=1) FROM visits GROUP BY region"
+    assert session.sql(query).notes[0] == (
+        "the noise covers a person_id in all 7 groups; "
+        "with max_groups_contributed=1 in the call it is less"
     )
+    alone = session.sql("SELECT DP_COUNT(DISTINCT person_id, eps=1) FROM visits")
+    assert alone.notes == ()
+
+
+def test_an_interval_that_noise_does_not_narrow_is_of_all_there_can_be(session):
+    query = "SELECT DP_AVG({}, eps=1, max_rows_contributed=1) FROM visits"
+    ((one,),) = (f.releases for f in session._plan(Source(query.format("minutes"))).frontiers)
+    cell = one.release.cell((0, 0))
+    assert cell.interval(Fraction(95, 100)) == cell.possible == (0.0, 240.0)
+    found = Source(query.format("person_id, bounds='auto'"))
+    ((one,),) = (f.releases for f in session._plan(found).frontiers)
+    assert one.release.possible is None
 
 
 def test_without_a_unit_one_note_says_what_that_means():

@@ -159,8 +159,8 @@ def test_a_limit_is_found_once_kept_and_told(session):
     assert limit >= EACH
     assert low <= UNITS * EACH <= high
     assert answer.notes[0] == (
-        f"each u counts for at most {limit:,} rows (found for 10 of the charge, and kept); "
-        "a u with more is under-counted; ± is the noise only (95 %)"
+        f"each u counts for at most {limit:,} rows (found for ε = 10; later calls do not pay "
+        "for it); a u with more is under-counted; ± is the noise only (95 %)"
     )
     again = session.sql(f"SELECT DP_COUNT(v, eps=60, {AUTO}) AS n FROM t")
     assert found(again) == limit
@@ -193,7 +193,7 @@ def test_bounds_and_a_limit_cost_a_fifth_each(session):
     assert answer.loss.epsilon == 50
     assert found(answer) >= EACH
     assert answer.notes[1].endswith(
-        ": bounds found from noisy counts for 10 of the charge, and kept"
+        ": bounds found from noisy counts for ε = 10; later calls do not pay for it"
     )
     assert session.sql(query).loss.epsilon == 0
     assert session.sql(query).rows == answer.rows
@@ -245,8 +245,8 @@ def test_where_nothing_is_cut_the_interval_is_of_the_exact_value(session):
         ),
         (
             "DP_COUNT(DISTINCT w, eps=9, max_rows_contributed=2) FROM t",
-            "each u stands for at most 2 different values; a value is left out where each u "
-            "that has it stands for others; ±",
+            "each u stands for at most 2 different values; a value may be missed if "
+            "everybody who has it has more than 2; ±",
         ),
         (
             "DP_SUM(v, eps=9, contribution_bounds_per_group=[0, 5]) FROM s",
@@ -286,7 +286,9 @@ def test_a_limit_of_finding_groups_comes_after_the_limit_of_what_is_counted(plac
         notes = session.sql(f"SELECT {query}").notes
     assert notes[0].startswith("each u counts for at most 2 rows; ")
     assert notes[0].endswith("; ± is the noise only (95 %)")
-    assert notes[1].startswith("each u helps to find at most 1 value; ")
+    assert notes[1] == (
+        "groups were searched with at most 1 group per u (max_groups_contributed=1)"
+    )
 
 
 @pytest.mark.parametrize("rows", [3, "3", "auto"])

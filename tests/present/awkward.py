@@ -46,6 +46,7 @@ TABLE = pa.table(
 class Noise:
     half: int
     mechanism: str = "laplace"
+    possible: None = None
 
     def interval(self, confidence: Fraction) -> tuple[int, int]:
         assert confidence == Fraction(95, 100)

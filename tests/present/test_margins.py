@@ -20,3 +20,15 @@ from dpquery.answer import _margin
 )
 def test_an_interval_is_written_as_precisely_as_it_is(value, interval, written):
     assert _margin(value, interval) == written
+
+
+@pytest.mark.parametrize(
+    ("possible", "written"),
+    [((0.0, 240.0), "any of 0 … 240"), ((0.0, 300.0), "± 120"), (None, "± 120")],
+)
+def test_an_interval_of_all_there_can_be_says_so(possible, written):
+    assert _margin(120.0, (0.0, 240.0), possible) == written
+
+
+def test_where_there_is_one_value_nothing_else_is_possible():
+    assert _margin(5.0, (5.0, 5.0), (5.0, 5.0)) == "± 0"

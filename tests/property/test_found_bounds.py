@@ -208,8 +208,8 @@ def test_bounds_are_those_of_all_rows(ordinary):
     with session(policy_over(ordinary, single=True)) as opened:
         answer = opened.sql(auto("DP_AVG(i", 50, " WHERE g = 'a' AND i < 42"))
         assert answer.notes[-1] == (
-            "values of i outside 32 to 41 are cut to it: bounds found from noisy counts for 10 "
-            "of the charge, and kept; ± is the noise only (95 %)"
+            "values of i outside 32 to 41 are cut to it: bounds found from noisy counts for "
+            "ε = 10; later calls do not pay for it; ± is the noise only (95 %)"
         )
         assert 39 < answer.scalar() < 42
         again = opened.sql(auto("DP_AVG(i", 50))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpquery.present import BINARY, FORMATS
+from dpquery.present import FORMATS
 from dpquery.shell.main import main
 from tests.shell.fakes import RAW, FakeSession
 
@@ -257,18 +256,27 @@ def test_an_output_file_stays_as_it_is_when_the_query_is_refused(run, tmp_path: 
 
 
 def test_answers_before_a_failure_are_kept(run, stdin, tmp_path: Path):
-    out = tmp_path / "answers.json"
+    out = tmp_path / "answers.txt"
     stdin(b"one; two; dear")
-    assert run("p.toml", "--format", "json", "-o", str(out))[0] == 3
-    assert [json.loads(part) for part in out.read_text().split("\n\n")] == [
-        [{"n": 1}],
-        [{"n": 2}],
-    ]
+    assert run("p.toml", "-o", str(out))[0] == 3
+    assert out.read_text().split() == ["n", "1", "n", "2"]
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form != "table"])
+def test_a_file_of_data_holds_one_answer_and_says_so_before_anything_is_asked(
+    run, session, tmp_path: Path, form: str
+):
+    out = tmp_path / f"answer.{form}"
+    code, _, err = run("p.toml", "-c", "one", "-c", "two", "-o", str(out))
+    assert (code, session.opened, out.exists()) == (2, [], False)
+    assert err == (
+        f"dpquery: a file of {form} holds one answer, not 2: ask one statement for each -o\n"
+    )
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_full_disk_is_reported_and_nothing_more_is_asked(run, stdin, session, form: str):
-    stdin(b"one" if form in BINARY else b"one; two")
+    stdin(b"one; two" if form == "table" else b"one")
     code, _, err = run("p.toml", "-o", "/dev/full", "--format", form)
     assert (code, session.asked) == (2, ["one"])
     assert err == "dpquery: the output cannot be written: No space left on device\n"

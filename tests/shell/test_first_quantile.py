@@ -99,3 +99,34 @@ def test_from_a_policy_drafted_from_the_file(capsys):
     Path("drafted.toml").write_text(drafted, "utf-8")
     assert main(["drafted.toml", "-c", QUERY]) == 0
     assert near(capsys.readouterr().out.split()[1])
+
+
+def test_a_note_about_a_call_names_its_options_and_none_of_the_command_line(capsys):
+    query = "SELECT DP_COUNT(*, eps=1) FROM people, UNNEST([1, 2, 3]) AS t (x)"
+    assert main([*BARE, "--rows", "5", "-c", query]) == 0
+    (note,) = (line for line in capsys.readouterr().err.splitlines() if "a list" in line)
+    assert "--rows" not in note
+    assert "state fewer in the call, such as max_rows_contributed=5" in note
+
+
+def test_without_a_unit_a_refusal_and_explain_name_the_option(capsys):
+    bare = ["people.parquet", "--epsilon", "1"]
+    assert main([*bare, "-c", "SELECT COUNT(*) FROM people"]) == 1
+    refused = capsys.readouterr().err
+    assert "each row is a unit of its own here: name the person's column by --unit." in refused
+    assert main([*bare, "-c", "EXPLAIN SELECT DP_COUNT(*, eps=1) FROM people"]) == 0
+    assert "person's column: --unit user_id" in capsys.readouterr().out
+    assert main([*BARE, "-c", "SELECT COUNT(*) FROM people"]) == 1
+    assert "--unit" not in capsys.readouterr().err
+
+
+def test_where_one_row_was_declared_a_failure_says_to_leave_that_out(capsys, place):
+    table = pa.table({"user_id": [1, 1, 2]})
+    pq.write_table(table, place / "people.parquet")
+    given = ["people.parquet", "--unit", "user_id", "--epsilon", "1", "--rows-per-unit", "1"]
+    assert main([*given, "-c", "SELECT DP_COUNT(*, eps=1) FROM people"]) == 4
+    told = capsys.readouterr().err
+    assert "try: --rows auto in place of --rows-per-unit 1, unless each unit has one" in told
+    assert "in Python" not in told
+    given[-2:] = ["--rows", "auto"]
+    assert main([*given, "-c", "SELECT DP_COUNT(*, eps=1) FROM people"]) == 0

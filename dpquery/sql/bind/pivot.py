@@ -138,15 +138,16 @@ class Pivot:
         named = [n for one in (*self._on, *self._calls) for n in one.find_all(exp.Column)]
         used = {fold(one.name) for one in named}
         left = [name for name in columns if fold(name) not in used]
-        if units & set(map(fold, left)):
-            self._refuse_units([name for name in columns if fold(name) in used])
+        if found := [name for name in left if fold(name) in units]:
+            self._refuse_units(found, [name for name in columns if fold(name) in used])
         return [exp.column(exp.to_identifier(name, quoted=True)) for name in left]
 
-    def _refuse_units(self, used: Sequence[str]) -> NoReturn:
+    def _refuse_units(self, units: Sequence[str], used: Sequence[str]) -> NoReturn:
         spans, source = self.spans, self.source
         span, name = spans.of(source), spans.text(source)
         inner = f"(SELECT {', '.join(map(written_name, used))} FROM {name})"
-        title, label = "PIVOT without GROUP BY makes a row for each unit", "has their column"
+        title = "PIVOT without GROUP BY makes a row for each unit"
+        label = f"has the unit column {', '.join(units)}"
         why = "it groups by all columns that it does not name, and one of them is a unit's."
         fewer = mended(spans.source, span, inner, inner)
         others = "or say what a row stands for: GROUP BY, with columns that are public"

@@ -363,6 +363,7 @@ def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Param
     least = most - function.optional
     if count < least or (count > most and not function.variadic):
         takes = [parameter.what for parameter in parameters]
+        takes[least:] = [f"optionally {what}" for what in takes[least:]]
         takes += ["and more of the last"] * function.variadic
         code, label = ("DPQ206", "too many arguments")
         if count < least:

@@ -203,3 +203,11 @@ def test_bounds_outside_the_policy_are_answered_with_the_policy_s_own():
         ends = "'1970-01-01', '1980-01-01'" if column == "hired" else "90000, 90001"
         text = refusal(f"SELECT DP_MEDIAN({column}, eps=1, bounds=[{ends}]) FROM staff")
         assert f"try: bounds={own}" in text
+
+
+def test_what_a_function_of_rows_takes_is_said_with_what_may_be_left_out():
+    text = refusal("SELECT DP_COUNT_IF(REGEXP_REPLACE(dept, 'a') = 'b', eps=1) FROM staff")
+    assert (
+        "why: it takes a text, a literal pattern, a literal replacement, optionally 'g'."
+        in text
+    )

@@ -83,8 +83,14 @@ def test_the_notes_say_how_eps_is_shared_once():
         "each person_id counts for at most 10 rows; a person_id with more is under-counted; "
         "± is the noise only (95 %)",
         "rows where region is not one of its keys are left out",
-        "the 2 groupings share eps evenly: each is charged 1/2 of what is written",
+        "GROUP BY has 2 groupings; each gets 1/2 of ε",
+        "a NULL can be a group or a total: GROUPING(key) is 1 for a total, else 0",
     )
+
+
+def test_where_no_group_is_null_no_total_is_taken_for_one():
+    plan = planned("SELECT age, DP_COUNT(*, eps=1) FROM staff GROUP BY ROLLUP (age)")
+    assert not any("GROUPING" in note for note in notes_of(plan))
 
 
 def test_the_price_under_the_caret_is_that_of_the_call():
