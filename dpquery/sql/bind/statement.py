@@ -494,6 +494,7 @@ class Statement(Opener):
             return self._constants[span]
         refuse_correlated(self, node)
         found = self._one_value(node)
+        self.require_one_row(found, node)
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'
