@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from math import ceil, prod
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import BOOLEAN
+from dpquery.errors import listed
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.quantize import written_end, written_ends
 from dpquery.functions.search import SearchRelease
-from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Compare, Comparison, Expr, In, columns_of
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
@@ -49,10 +51,10 @@ from dpquery.ir.relations import (
     sources,
     walk,
 )
-from dpquery.ir.walk import expressions_in
+from dpquery.ir.walk import expressions_in, nodes_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-from dpquery.rowfunctions.ranges import read_by_value
+from dpquery.rowfunctions.ranges import read_by_value, unlisted, with_literals
 
 WEAK = 1000
 """From how many rows on bounds are so weak that it is said of them, whatever they rest on."""
@@ -69,7 +71,7 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
         if (number, one.column) in shown
     ):
         cuts[0] += "; ± is the noise only (95 %)"
-    return (*cuts, *_ranks_off(plan), *plan.notes)
+    return (*cuts, *_ranks_off(plan), *_unlisted(plan), *plan.notes)
 
 
 def _ranks_off(plan: Plan) -> Iterator[str]:
@@ -83,6 +85,26 @@ def _ranks_off(plan: Plan) -> Iterator[str]:
             f"quantiles are off by up to about {most:,} {rows} in rank (95 %); "
             "a group with fewer rows has an arbitrary value"
         )
+
+
+def _unlisted(plan: Plan) -> Iterator[str]:
+    """Say which texts that conditions compare with a column are none of its keys."""
+    found: dict[str, set[str]] = {}
+    releases = (
+        (one, frontier.scan) for frontier in plan.frontiers for one in frontier.releases
+    )
+    read = (expr for one, scan in releases for _, expr in _deciding(scan, one))
+    compared = ((*nodes_in(expr, In), *nodes_in(expr, Compare)) for expr in read)
+    for part in chain.from_iterable(compared):
+        operator, column, options = with_literals(part) or (None, part, ())
+        if isinstance(column, ColumnRef) and operator in {Comparison.EQ, Comparison.NE}:
+            texts = {str(text.value) for text in unlisted(column, options)}
+            found.setdefault(column.name, set()).update(texts)
+    for name, texts in found.items():
+        if not texts:
+            continue
+        are = "is" if len(texts) == 1 else "are"
+        yield f"{listed(texts)} {are} not among the keys of {name}"
 
 
 def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:

@@ -78,7 +78,7 @@ class Select:
 
     def _least(self) -> int:
         """Return how many rows there are for certain, but for LIMIT."""
-        chooses = ("where", "having", "qualify", "distinct", "offset")
+        chooses = ["where", "having", "qualify", "distinct", "offset"]
         if isinstance(self._stage, FrontierRows):  # its rows were chosen before
             chooses = chooses[1:]
         return 0 if any(map(self._args.get, chooses)) else self._stage.least

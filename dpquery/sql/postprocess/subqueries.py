@@ -7,7 +7,7 @@ it could not stand.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -198,7 +198,7 @@ class Opener(Context):
         raise unaskable(title, self.spans.of(node), "FROM is missing", remedy)
 
 
-_AMONG = {exp.EQ: "IN", exp.NEQ: "NOT IN"}
+_AMONG: Mapping[object, str] = {exp.EQ: "IN", exp.NEQ: "NOT IN"}
 
 
 def _refuse_several(spans: Spans, node: exp.Subquery, column: str, rows: int) -> NoReturn:
