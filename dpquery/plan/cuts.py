@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
 from math import ceil, prod
 
 from dpquery.core.privacy import decimal_text
+from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed
 from dpquery.functions.additive import LEVEL
@@ -94,11 +94,13 @@ def _unlisted(plan: Plan) -> Iterator[str]:
         (one, frontier.scan) for frontier in plan.frontiers for one in frontier.releases
     )
     read = (expr for one, scan in releases for _, expr in _deciding(scan, one))
-    compared = ((*nodes_in(expr, In), *nodes_in(expr, Compare)) for expr in read)
-    for part in chain.from_iterable(compared):
+    compared: list[Expr] = []
+    for expr in read:
+        compared += [*nodes_in(expr, In), *nodes_in(expr, Compare)]
+    for part in compared:
         operator, column, options = with_literals(part) or (None, part, ())
         if isinstance(column, ColumnRef) and operator in {Comparison.EQ, Comparison.NE}:
-            texts = {str(text.value) for text in unlisted(column, options)}
+            texts = {value_text(text.value)[:40] for text in unlisted(column, options)}
             found.setdefault(column.name, set()).update(texts)
     for name, texts in found.items():
         if not texts:
