@@ -56,7 +56,7 @@ from dpquery.sql.bind.groupings import groupings_in, key_of
 from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
 from dpquery.sql.bind.scope import is_call, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.queries import query_about
+from dpquery.sql.suggest.queries import query_about, ranged_by
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
@@ -453,7 +453,9 @@ class Keys:
             label, remedy = "/ makes fractions, // whole numbers", (whole, *remedy)
         elif self.rows.scope.owns(node):
             remedy = self._per_unit(table, node)
-        elif isinstance(expr, ColumnRef):
+        elif not isinstance(expr, ColumnRef):
+            remedy = self._within(expr) or remedy
+        else:
             what = self.rows.spans.source.snippet(expr.span)
             if example_values(expr.type):
                 remedy = (self._named_groups(expr),)
@@ -471,6 +473,16 @@ class Keys:
         )
         raise refusal("DPQ402", title, span, label, why, remedy)
 
+    def _within(self, expr: Expr) -> tuple[str, ...]:
+        """Offer a range for the one column that is read, where groups are public with one."""
+        column, *others = *columns_of(expr).values(), None
+        if column is None or len(others) > 1 or column.type.kind not in _RANGED:
+            return ()
+        written, facts = self.rows.spans.source.snippet(column.span), facts_of(self.rows.where)
+        range_, asked, owner = ranged_by(column.type, written, column.name)
+        known = values_of(expr, replace(facts, ranges={**facts.ranges, column: range_}))
+        return (self._narrowed(asked), owner) if known else ()
+
     def _public(self) -> tuple[str, ...]:
         """Offer a column whose groups are public."""
         scope = self.rows.scope
@@ -484,16 +496,20 @@ class Keys:
 
     def _named_groups(self, column: ColumnRef) -> str:
         """Write a WHERE that names the groups of a column, and keeps what it said before."""
-        spans, where = self.rows.spans, self.select.args.get("where")
-        name = spans.source.snippet(column.span)
-        written = f"WHERE {name} IN ({example_values(column.type)})"
-        if where is None:
-            return written
+        name = self.rows.spans.source.snippet(column.span)
+        written = f"{name} IN ({example_values(column.type)})"
         low, high = _whole_ends(implied(column, facts_of(self.rows.where)))
-        if column.type == INTEGER and (low is not None or high is not None):
+        known = self.select.args.get("where") and (low, high) != (None, None)
+        if column.type == INTEGER and known:
             low = high - 9 if low is None and high is not None else low
-            written = f"WHERE {name} BETWEEN {low} AND {(low or 0) + 9}"
-        return f"{written} AND {operand(where.this, spans)}"
+            written = f"{name} BETWEEN {low} AND {(low or 0) + 9}"
+        return self._narrowed(written)
+
+    def _narrowed(self, condition: str) -> str:
+        """Write a WHERE that asks for one thing more."""
+        where = self.select.args.get("where")
+        before = "" if where is None else f" AND {operand(where.this, self.rows.spans)}"
+        return f"WHERE {condition}{before}"
 
     def _too_many(self, cells: int, keys: Sequence[Key]) -> NoReturn:
         most = max(keys, key=lambda key: key.size)
