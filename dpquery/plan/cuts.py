@@ -14,11 +14,23 @@ from fractions import Fraction
 from math import ceil, prod
 
 from dpquery.core.privacy import exact_text
+from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
+from dpquery.errors import listed
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.quantize import written_end, written_ends
 from dpquery.functions.search import SearchRelease
-from dpquery.ir.expr import Code, ColumnRef, Expr, IsNull, Not, columns_of
+from dpquery.ir.expr import (
+    Code,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Not,
+    columns_of,
+)
 from dpquery.ir.measures import (
     Candidates,
     CountUnits,
@@ -49,10 +61,10 @@ from dpquery.ir.relations import (
     sources,
     walk,
 )
-from dpquery.ir.walk import expressions_in
+from dpquery.ir.walk import expressions_in, nodes_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-from dpquery.rowfunctions.ranges import conjuncts, read_by_value
+from dpquery.rowfunctions.ranges import conjuncts, read_by_value, unlisted, with_literals
 
 WEAK = 1000
 """From how many rows on bounds are so weak that it is said of them, whatever they rest on."""
@@ -69,7 +81,7 @@ def notes_of(plan: Plan) -> tuple[str, ...]:
         if (number, one.column) in shown
     ):
         cuts[0] += "; ± is the noise only (95 %)"
-    return (*cuts, *_ranks_off(plan), *_in_all_groups(plan), *plan.notes)
+    return (*cuts, *_ranks_off(plan), *_in_all_groups(plan), *_unlisted(plan), *plan.notes)
 
 
 def _in_all_groups(plan: Plan) -> Iterator[str]:
@@ -102,6 +114,28 @@ def _ranks_off(plan: Plan) -> Iterator[str]:
         names = ", ".join(name for name, off in farthest.items() if off == most)
         rows = "row" if most == 1 else "rows"
         yield f"{names} can be off by about {most:,} {rows} in rank (95 %){arbitrary}"
+
+
+def _unlisted(plan: Plan) -> Iterator[str]:
+    """Say which texts that conditions compare with a column are none of its keys."""
+    found: dict[str, set[str]] = {}
+    releases = (
+        (one, frontier.scan) for frontier in plan.frontiers for one in frontier.releases
+    )
+    read = (expr for one, scan in releases for _, expr in _deciding(scan, one))
+    compared: list[Expr] = []
+    for expr in read:
+        compared += [*nodes_in(expr, In), *nodes_in(expr, Compare)]
+    for part in compared:
+        operator, column, options = with_literals(part) or (None, part, ())
+        if isinstance(column, ColumnRef) and operator in {Comparison.EQ, Comparison.NE}:
+            texts = {value_text(text.value)[:40] for text in unlisted(column, options)}
+            found.setdefault(column.name, set()).update(texts)
+    for name, texts in found.items():
+        if not texts:
+            continue
+        are = "is" if len(texts) == 1 else "are"
+        yield f"{listed(texts)} {are} not among the keys of {name}"
 
 
 def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:

@@ -122,6 +122,8 @@ class Part(NamedTuple):
     summary: str
     around: tuple[int, int] | None = None
     """The least and the largest one; None of years, which only grow."""
+    changes: str = "day"
+    """How long it stays the same, as far as the calendar tells."""
     aliases: tuple[str, ...] = ()
 
 
@@ -130,16 +132,16 @@ PARTS = {
         lambda at: at.day.year,
         "The year; like all parts, also as EXTRACT(year FROM x) and DATE_PART('year', x)",
     ),
-    "month": Part(lambda at: at.day.month, "The month, 1 to 12", (1, 12)),
+    "month": Part(lambda at: at.day.month, "The month, 1 to 12", (1, 12), "month"),
     "day": Part(
-        lambda at: at.day.day, "The day of the month, 1 to 31", (1, 31), ("DAYOFMONTH",)
+        lambda at: at.day.day, "The day of the month, 1 to 31", (1, 31), aliases=("DAYOFMONTH",)
     ),
-    "quarter": Part(lambda at: (at.day.month + 2) // 3, "The quarter, 1 to 4", (1, 4)),
+    "quarter": Part(lambda at: (at.day.month + 2) // 3, "The quarter, 1 to 4", (1, 4), "month"),
     "dayofweek": Part(
         lambda at: at.day.isoweekday() % 7,
         "The day of the week, 0 for Sunday to 6 for Saturday",
         (0, 6),
-        ("WEEKDAY",),
+        aliases=("WEEKDAY",),
     ),
     "isodow": Part(
         lambda at: at.day.isoweekday(),
@@ -153,15 +155,18 @@ PARTS = {
         lambda at: at.day.isocalendar().week,
         "The week by ISO 8601, 1 to 53",
         (1, 53),
-        ("WEEKOFYEAR",),
+        aliases=("WEEKOFYEAR",),
     ),
     "isoyear": Part(lambda at: at.day.isocalendar().year, "The year of the week by ISO 8601"),
-    "hour": Part(lambda at: at.time // CLOCK["hour"], "The hour, 0 to 23", (0, 23)),
-    "minute": Part(lambda at: at.time // CLOCK["minute"] % 60, "The minute, 0 to 59", (0, 59)),
+    "hour": Part(lambda at: at.time // CLOCK["hour"], "The hour, 0 to 23", (0, 23), "hour"),
+    "minute": Part(
+        lambda at: at.time // CLOCK["minute"] % 60, "The minute, 0 to 59", (0, 59), "minute"
+    ),
     "second": Part(
         lambda at: at.time // CLOCK["second"] % 60,
         "The second, 0 to 59, without its fraction",
         (0, 59),
+        "second",
     ),
 }
 PART_NAMES = {
@@ -181,6 +186,12 @@ def _of_part(name: str, part: Part) -> RowFunction:
         type_ = arguments[0].type
         return mapped(ranges[0], lambda end: part.reads(moment(end, type_)))
 
+    def listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
+        if part.around is None:
+            return None
+        first, last = part.around
+        return _read(call, range_, part.changes, part.reads, last - first + 1)
+
     stamps = Parameter("a timestamp", frozenset({Kind.TIMESTAMP}))
     return RowFunction(
         name=name.upper(),
@@ -193,8 +204,26 @@ def _of_part(name: str, part: Part) -> RowFunction:
         range=(lambda _, __: limits) if part.around else ranged,
         limits=limits,
         dated=True,
+        listed=listed,
         dense=True,
     )
+
+
+def _read(
+    call: Apply, range_: Interval, unit: str, reads: Callable[[Moment], Scalar], most: int
+) -> tuple[Scalar, ...] | None:
+    """List what is read off the moments of a range, by the unit in which it changes.
+
+    It goes around, so few of the moments show all that there can be.
+    """
+    if range_.low is None or range_.high is None:
+        return None
+    type_, found = call.arguments[0].type, dict[Scalar, None]()
+    for at in begins(int(range_.low), int(range_.high), unit, type_):
+        found[reads(moment(at, type_))] = None
+        if len(found) == most:
+            break
+    return tuple(found)
 
 
 def _seconds(value: Fraction | int, argument: Expr) -> float:
@@ -319,6 +348,12 @@ def _form_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
 
 
 def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowFunction:
+    reads, _, unit = _FORMS[letter]
+
+    def listed(call: Apply, range_: Interval) -> tuple[Scalar, ...]:
+        found = _read(call, range_, unit, reads, len(names))
+        return names if found is None else found
+
     return RowFunction(
         name=name,
         summary=summary,
@@ -327,7 +362,7 @@ def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowF
         result=TO_TEXT,
         meaning=lambda call, value: _strftime(call, value, f"%{letter}"),
         dated=True,
-        listed=lambda _, __: names,
+        listed=listed,
         longest=lambda _: 9,
     )
 

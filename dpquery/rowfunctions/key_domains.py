@@ -157,15 +157,16 @@ def _applied(call: Apply, facts: Facts) -> Values | None:
     chosen = function.chosen(call)
     if chosen:
         return _union(call, chosen, facts)
+    columns = columns_of(call).values()
+    declared = bool(columns) and all(column.keys is not None for column in columns)
     moments = (one for one in call.arguments if one.type.kind in CALENDAR)
-    for moment in moments:
+    for moment in () if declared else moments:
         listed = function.listed(call, in_years(moment, implied(moment, facts)))
         if listed is not None:
             return _or_null(call, listed, facts)
     if call.type.kind is Kind.BOOLEAN:
         return _or_null(call, (False, True), facts)
-    listed_columns = all(column.keys is not None for column in columns_of(call).values())
-    ranged = _between(call, facts) if function.dense and not listed_columns else None
+    ranged = _between(call, facts) if function.dense and not declared else None
     return ranged or _computed(call, facts)
 
 

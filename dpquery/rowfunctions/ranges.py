@@ -206,12 +206,46 @@ def _can_compare(operator: Comparison, left: Interval, right: Interval) -> bool:
 
 def meant_key(expr: Expr, options: Sequence[Literal]) -> str | None:
     """Return the public key that a text looks like, where none of those compared is one."""
+    others = unlisted(expr, options)
+    meant = (_like_key(expr, option) for option in others if len(others) == len(options))
+    return next(filter(None, meant), None)
+
+
+def unlisted(expr: Expr, options: Sequence[Literal]) -> list[Literal]:
+    """Return the texts compared with a column that are none of its public keys."""
     keys = expr.keys if isinstance(expr, ColumnRef) else None
-    texts = [option.value for option in options if isinstance(option.value, str)]
-    if keys is None or not texts or not set(keys).isdisjoint(texts):
-        return None
-    known = [key for key in keys if isinstance(key, str)]
-    return next(filter(None, (nearest(text, known) for text in texts)), None)
+    texts = [option for option in options if isinstance(option.value, str)]
+    return [] if keys is None else [option for option in texts if option.value not in keys]
+
+
+def _like_key(expr: Expr, option: Literal) -> str | None:
+    """Return the public key of a column that a text looks like."""
+    keys = (expr.keys if isinstance(expr, ColumnRef) else None) or ()
+    return nearest(str(option.value), [key for key in keys if isinstance(key, str)])
+
+
+class Mistyped(NamedTuple):
+    """A text that looks like a key, among those that a column is asked to equal."""
+
+    column: Expr
+    options: tuple[Literal, ...]
+    text: Literal
+    key: str
+
+
+def mistyped(condition: Expr) -> Iterator[Mistyped]:
+    """Return the texts that look like keys, where equality makes a condition true."""
+    if isinstance(condition, Logic):
+        for part in condition.parts:
+            yield from mistyped(part)
+    compared = with_literals(condition)
+    if compared is None or compared[0] is not Comparison.EQ:
+        return
+    _, column, options = compared
+    for text in unlisted(column, options):
+        key = _like_key(column, text)
+        if key is not None:
+            yield Mistyped(column, options, text, key)
 
 
 def read_by_value(expr: Expr) -> Iterator[ColumnRef]:
@@ -441,7 +475,10 @@ def _of_function(call: Apply, facts: Facts) -> Nulls:
         return min(found, key=_RANK.index)
     if not named(call.function).strict:
         return Nulls.NEVER
-    return Nulls.GROUPED if any(_beyond(part, facts) for part in arguments) else worst(found)
+    # What a condition has compared is there. Beyond the calendar it counts as NULL, so that
+    # rows with it are as those without: they make no group.
+    far = (part in facts.present for part in arguments if _beyond(part, facts))
+    return worst([*found, *(Nulls.LEFT_OUT if known else Nulls.GROUPED for known in far)])
 
 
 def by_branch(case: Apply, facts: Facts) -> Iterator[tuple[Expr, Facts]]:

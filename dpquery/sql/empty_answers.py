@@ -21,20 +21,22 @@ from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed, refusal
 from dpquery.functions.quantize import written_ends
-from dpquery.ir.expr import ColumnRef, Compare, Expr, children, columns_of
+from dpquery.ir.expr import ColumnRef, Compare, Expr, Scalar, children, columns_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import Filter, walk
 from dpquery.rowfunctions.ranges import (
+    Mistyped,
     contradiction,
     implied,
     impossible,
     meant_key,
+    mistyped,
     with_literals,
 )
 from dpquery.sql.bind.joins.semi_joins import said_of
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.parse.literals import chain, unwrapped
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, mended
 
 _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: eq,
@@ -94,6 +96,9 @@ def _require_possible(source: Source, *conditions: Expr | None) -> None:
         never = None if condition is None else impossible(condition)
         if never is not None:
             _refuse_beyond(never, source)
+        for one in () if condition is None else mistyped(condition):
+            if source.snippet(one.text.span).startswith("'"):  # and is not computed
+                _refuse_mistyped(one, source)
     found = contradiction(*conditions)
     if found is None:
         return
@@ -119,6 +124,24 @@ def _refuse_beyond(part: Expr, source: Source) -> NoReturn:
     _refuse(span, label, remedy, (_CLAMPED,) if clamped else ())
 
 
+def _refuse_mistyped(found: Mistyped, source: Source) -> NoReturn:
+    """Refuse a text that looks like a key; offer the key, or the list without the text."""
+    text, key, written = found.text, found.key, source.snippet(found.column.span)
+    left = [source.snippet(one.span) for one in found.options if one is not text]
+    again = f"{written} IN ({', '.join(left)})"
+    known = any(one.value == key for one in found.options)
+    title = f"{value_text(text.value)[:40]} is not among the keys of {written}"
+    label = f"the keys of {written} are {listed(map(value_text, _keys(found.column)), key)}"
+    why = "it looks like one of them, mistyped: it would be charged, and tell nothing."
+    typed = "'{}'".format(key.replace("'", "''"))
+    remedy = again if known else mended(source, text.span, typed, typed)
+    raise refusal("DPQ408", title, text.span, label, why, remedy)
+
+
+def _keys(expr: Expr) -> tuple[Scalar, ...]:
+    return (expr.keys if isinstance(expr, ColumnRef) else None) or ()
+
+
 def _nearest(part: Expr, source: Source) -> tuple[str, str]:
     """Say what the values of a condition's expression are, and write one that some meet."""
     compared = with_literals(part)
@@ -127,8 +150,8 @@ def _nearest(part: Expr, source: Source) -> tuple[str, str]:
     _, expr, options = compared
     written, range_ = source.snippet(expr.span), implied(expr)
     key = meant_key(expr, options)
-    if key is not None and isinstance(expr, ColumnRef):
-        keys = listed(map(value_text, expr.keys or ()), key)
+    if key is not None:
+        keys = listed(map(value_text, _keys(expr)), key)
         typed = "'{}'".format(key.replace("'", "''"))
         return f"the keys of {written} are {keys}", f"{written} = {typed}"
     low, high = range_.low, range_.high

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
-from dpquery.sql.bind.groupings import groupings_in, key_of
-from dpquery.sql.bind.groups import is_distinct_alone
+from dpquery.sql.bind.groupings import groupings_in, is_distinct_alone, key_of
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped

@@ -131,6 +131,25 @@ def test_a_note_says_which_rows_a_choice_leaves_out(key: str, left_out: tuple[st
     ) == (left_out)
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("dept = 'board'", "board is not among the keys of dept"),
+        (
+            "remote AND dept IN ('eng', 'xy', 'board')",
+            "board, xy are not among the keys of dept",
+        ),
+        ("dept NOT IN ('board', 'eng')", "board is not among the keys of dept"),
+        ("dept IN ('eng', 'ops')", None),
+    ],
+)
+def test_a_note_says_what_is_no_key(condition: str, said: str | None):
+    """Rows may hold other texts than keys, so they are asked for."""
+    plain = planned(f"SELECT DP_COUNT(*, eps=1) FROM staff WHERE {condition}")
+    filtered = planned(f"SELECT DP_COUNT(*, eps=1) FILTER (WHERE {condition}) FROM staff")
+    assert notes_of(plain) == notes_of(filtered) == (() if said is None else (said,))
+
+
 def test_a_note_names_the_limit_of_groups_where_there_are_groups():
     """Without groups a unit is in one, and nothing is shared."""
     call = "DP_COUNT(DISTINCT person_id, eps=0.1, max_groups_contributed=3)"

@@ -14,6 +14,7 @@ from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.ir.expr import Expr, columns_of
 from dpquery.policy.model import Bounds, Column, Table
+from dpquery.rowfunctions.dates import CLOCK, MONTHS, PARTS
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
@@ -111,6 +112,42 @@ def test_a_group_has_these_values(text: str, listed: tuple[object, ...] | None):
         assert values(text) == (1, 2, 4, None)
     else:
         assert values(text) == (listed if listed is None or never else (*listed, None))
+
+
+@pytest.mark.parametrize("name", ["MONTHNAME", "DAYNAME", *(name.upper() for name in PARTS)])
+@pytest.mark.parametrize("where", [None, "day > '2019-12-30'", "day IN ('2019-12-31')"])
+def test_parts_of_moments_have_the_values_that_their_range_has(name: str, where: str | None):
+    column = "at" if name.lower() in CLOCK else "day"
+    if name.lower() in CLOCK and where is not None:
+        where = "at < '2020-01-01 05:06:07'"
+    facts = facts_of(bound(where, FILLED) if where else None)
+    expr, moment = (bound(text, FILLED) for text in (f"{name}({column})", column))
+    range_, step = implied(moment, facts), 1 if column == "day" else 1_000_000
+    assert range_.low is not None
+    assert range_.high is not None
+    places = range(int(range_.low), int(range_.high) + 1, step)
+    ((key, _),) = columns_of(expr).items()
+    image = {evaluate(expr, {key: place}) for place in places}
+    assert values(f"{name}({column})", where, FILLED) == tuple(sorted(image))
+
+
+def test_a_part_has_all_its_values_where_a_range_is_long_or_open():
+    assert values("DAYOFYEAR(day)", "day = '2020-02-03'", FILLED) == (34,)
+    assert values("ISODOW(far)", "far < '2020-01-01'", FILLED) == tuple(range(1, 8))
+    long = "far BETWEEN '0001-01-01' AND '9999-12-31'"
+    assert values("DAYOFYEAR(far)", long, FILLED) == tuple(range(1, 367))
+    assert values("MONTHNAME(far)", long, FILLED) == tuple(sorted(MONTHS))
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
+def test_what_is_compared_is_no_group_of_null(operator: str):
+    """Also where it may lie beyond the calendar, which counts as NULL."""
+    for text in ("MONTH(far)", "DAYNAME(far)", "MONTH(day)"):
+        (column,) = columns_of(bound(text)).values()
+        found = values(text, f"{column.name} {operator} DATE '2020-01-15'")
+        assert isinstance(found, tuple)
+        assert None not in found
+        assert None in (values(text) or ())  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,8 @@ def test_what_nothing_within_bounds_or_keys_meets_is_refused_with_the_nearest(
         "age > 200 OR remote",
         "NOT age > 200",
         "dept <> 'Eng'",
-        "dept IN ('Eng', 'hr')",
+        "dept IN ('board', 'hr')",
+        "dept NOT IN ('Eng', 'hr')",
         "dept = 'board'",  # keys are groups; rows may hold other values
         "person_id = -5",
         "age <= 18",

@@ -1,14 +1,17 @@
-"""GROUP BY as it is written: ROLLUP, CUBE and GROUPING SETS taken apart, and its names."""
+"""GROUP BY as it is written: its names, its groupings taken apart, and what finds groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, compress, product
 
 from sqlglot import expressions as exp
+from sqlglot.helper import ensure_list
 
+from dpquery import functions
 from dpquery.errors import advice
-from dpquery.sql.bind.scope import Scope, fold
+from dpquery.functions.partition_selection import KEYS
+from dpquery.sql.bind.scope import Scope, fold, is_call
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 
@@ -79,3 +82,43 @@ def key_of(node: exp.Expr, items: Sequence[exp.Expr], scope: Scope, spans: Spans
         aliased = (i.unalias() for i in items if i.alias and fold(i.alias) == fold(node.name))
         return next(aliased, node)
     return node
+
+
+def outside_calls(select: exp.Select, *slots: str) -> Iterator[exp.Column]:
+    """Return the columns in some parts of a SELECT that stand in no DP_ call or subquery."""
+    for slot in slots:
+        for part in ensure_list(select.args.get(slot)):
+            for node in part.walk(prune=lambda n: isinstance(n, exp.Query) or is_call(n)):
+                if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+                    yield node
+
+
+def is_result(value: exp.Expr) -> bool:
+    """Return whether an item is computed from the groups."""
+    return any(
+        is_call(node) or isinstance(node, exp.Grouping | exp.GroupingId)
+        for node in value.walk(prune=lambda node: isinstance(node, exp.Query))
+    )
+
+
+def is_distinct_alone(select: exp.Select) -> bool:
+    """Return whether a SELECT shows different values of its columns, and nothing else."""
+    distinct, slots = select.args.get("distinct"), ("group", "having", "qualify")
+    plain = distinct is not None and distinct.args.get("on") is None
+    return (
+        plain
+        and not any(map(select.args.get, slots))
+        and not any(map(is_result, select.expressions))
+    )
+
+
+def finds_keys(select: exp.Select) -> bool:
+    """Return whether a SELECT groups by what DP_KEYS finds: then it is released."""
+    group = select.args.get("group")
+    return group is not None and any(map(is_finder, group.expressions))
+
+
+def is_finder(node: exp.Expr) -> bool:
+    """Return whether a grouping expression finds groups, of all rows or of some."""
+    call = node.this if isinstance(node, exp.Filter) else node
+    return is_call(call) and functions.find(str(call.this)) is KEYS

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
-from sqlglot.helper import ensure_list
 
-from dpquery import functions
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
@@ -52,12 +50,19 @@ from dpquery.rowfunctions.ranges import (
 )
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
-from dpquery.sql.bind.groupings import groupings_in, key_of
+from dpquery.sql.bind.groupings import (
+    groupings_in,
+    is_distinct_alone,
+    is_finder,
+    is_result,
+    key_of,
+    outside_calls,
+)
 from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
-from dpquery.sql.bind.scope import fold, is_call, listed_names, written_name
+from dpquery.sql.bind.scope import fold, listed_names, written_name
 from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.queries import query_about
+from dpquery.sql.suggest.queries import query_about, ranged_by
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
@@ -163,7 +168,7 @@ class Keys:
         """Return the expressions of each grouping, each with what it stands for."""
         if group.args.get("all"):
             items = (item.unalias() for item in self.select.expressions)
-            yield [(i, i) for i in items if not _is_result(i) and i.find(exp.Column)]
+            yield [(i, i) for i in items if not is_result(i) and i.find(exp.Column)]
         else:
             for nodes in groupings_in(group, self.rows.spans):
                 yield [(node, self._value(node)) for node in nodes]
@@ -171,7 +176,7 @@ class Keys:
     def _value(self, node: exp.Expr) -> exp.Expr:
         spans = self.rows.spans
         value = key_of(node, self.select.expressions, self.rows.scope, spans)
-        if value is not node and _is_result(value):
+        if value is not node and is_result(value):
             title = "a DP_ function cannot be a group"
             label = "this column is computed from the groups"
             why = "groups have to be known before anything is released."
@@ -185,7 +190,7 @@ class Keys:
         select, spans = self.select, self.rows.spans
         group, first = spans.clause(TokenType.GROUP_BY), spans.clause(TokenType.SELECT)
         alone = select.parent is None and len(select.args["group"].expressions) == 1
-        if not _is_finder(value) or not alone or group is None or first is None:
+        if not is_finder(value) or not alone or group is None or first is None:
             return None
         call = value.this if isinstance(value, exp.Filter) else value
         if not call.expressions:
@@ -197,7 +202,7 @@ class Keys:
 
     def _columns(self, node: exp.Expr, value: exp.Expr) -> list[str]:
         """Bind a grouping expression, once however often it is written; return its columns."""
-        if _is_finder(value):
+        if is_finder(value):
             if id(value) not in self._finders:
                 found = self._found(Calls(self.rows).add(value))
                 self._finders[id(value)] = [key.column for key in found]
@@ -225,7 +230,7 @@ class Keys:
         """
         plain = dict[Expr, exp.Expr]()
         for _, value in () if self._delta is None else self._groupings[0]:
-            if not _is_finder(value):
+            if not is_finder(value):
                 plain.setdefault(self.rows.bind(value), value)
         found = {expr: value for expr, value in plain.items() if self._is_selected(expr)}
         public = [expr for expr in plain if expr not in found]
@@ -285,7 +290,7 @@ class Keys:
         for at, own in enumerate(self._groupings):
             texts = []
             for node, value in own:
-                expr = None if at or _is_finder(value) else self.rows.bind(value)
+                expr = None if at or is_finder(value) else self.rows.bind(value)
                 plain = shares.within(spans.source, spans.of(node))
                 texts.append(plain if expr is None else self._together.get(expr, plain))
             sets.append(", ".join(filter(None, dict.fromkeys(texts))))
@@ -454,7 +459,9 @@ class Keys:
             label, remedy = "/ makes fractions, // whole numbers", (whole, *remedy)
         elif self.rows.scope.owns(node):
             remedy = self._per_unit(table, node)
-        elif isinstance(expr, ColumnRef):
+        elif not isinstance(expr, ColumnRef):
+            remedy = self._within(expr) or remedy
+        else:
             what = self.rows.spans.source.snippet(expr.span)
             if example_values(expr.type):
                 remedy = (self._named_groups(expr),)
@@ -472,6 +479,16 @@ class Keys:
         )
         raise refusal("DPQ402", title, span, label, why, remedy)
 
+    def _within(self, expr: Expr) -> tuple[str, ...]:
+        """Offer a range for the one column that is read, where groups are public with one."""
+        column, *others = *columns_of(expr).values(), None
+        if column is None or len(others) > 1 or column.type.kind not in _RANGED:
+            return ()
+        written, facts = self.rows.spans.source.snippet(column.span), facts_of(self.rows.where)
+        range_, asked, owner = ranged_by(column.type, written, column.name)
+        known = values_of(expr, replace(facts, ranges={**facts.ranges, column: range_}))
+        return (self._narrowed(asked), owner) if known else ()
+
     def _public(self) -> tuple[str, ...]:
         """Offer a column whose groups are public."""
         scope = self.rows.scope
@@ -485,17 +502,22 @@ class Keys:
 
     def _named_groups(self, column: ColumnRef) -> str:
         """Write a WHERE that names the groups of a column, and keeps what it said before."""
-        spans, where = self.rows.spans, self.select.args.get("where")
-        name = spans.source.snippet(column.span)
-        written = f"WHERE {name} IN ({example_values(column.type)})"
-        if where is None:
-            return written
+        name = self.rows.spans.source.snippet(column.span)
+        written = f"{name} IN ({example_values(column.type)})"
         low, high = _whole_ends(implied(column, facts_of(self.rows.where)))
-        if column.type == INTEGER and (low is not None or high is not None):
+        known = self.select.args.get("where") and (low, high) != (None, None)
+        if column.type == INTEGER and known:
             low = high - 9 if low is None and high is not None else low
-            written = f"WHERE {name} BETWEEN {low} AND {(low or 0) + 9}"
-        kept = [one for one in conditions_of(where.this) if not self._only_about(one, column)]
-        return " AND ".join([written, *(operand(one, spans) for one in kept)])
+            written = f"{name} BETWEEN {low} AND {(low or 0) + 9}"
+        return self._narrowed(written, column)
+
+    def _narrowed(self, condition: str, column: ColumnRef | None = None) -> str:
+        """Write a WHERE that asks for one thing more, in place of what is about its column."""
+        spans, where = self.rows.spans, self.select.args.get("where")
+        kept = [] if where is None else conditions_of(where.this)
+        if column is not None:
+            kept = [one for one in kept if not self._only_about(one, column)]
+        return " AND ".join([f"WHERE {condition}", *(operand(one, spans) for one in kept)])
 
     def _only_about(self, condition: exp.Expr, column: ColumnRef) -> bool:
         """Return whether a condition is about one column, whose values a list names anew."""
@@ -517,50 +539,10 @@ class Keys:
         raise refusal("DPQ405", title, most.span, label, why, remedy)
 
 
-def outside_calls(select: exp.Select, *slots: str) -> Iterator[exp.Column]:
-    """Return the columns in some parts of a SELECT that stand in no DP_ call or subquery."""
-    for slot in slots:
-        for part in ensure_list(select.args.get(slot)):
-            for node in part.walk(prune=lambda n: isinstance(n, exp.Query) or is_call(n)):
-                if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
-                    yield node
-
-
 def _whole_ends(range_: Interval) -> tuple[int | None, int | None]:
     """Return the whole numbers at both ends of a range, where it has ends."""
     low, high = range_.low, range_.high
     return None if low is None else ceil(low), None if high is None else floor(high)
-
-
-def _is_result(value: exp.Expr) -> bool:
-    """Return whether an item is computed from the groups."""
-    return any(
-        is_call(node) or isinstance(node, exp.Grouping | exp.GroupingId)
-        for node in value.walk(prune=lambda node: isinstance(node, exp.Query))
-    )
-
-
-def is_distinct_alone(select: exp.Select) -> bool:
-    """Return whether a SELECT shows different values of its columns, and nothing else."""
-    distinct, slots = select.args.get("distinct"), ("group", "having", "qualify")
-    plain = distinct is not None and distinct.args.get("on") is None
-    return (
-        plain
-        and not any(map(select.args.get, slots))
-        and not any(map(_is_result, select.expressions))
-    )
-
-
-def finds_keys(select: exp.Select) -> bool:
-    """Return whether a SELECT groups by what DP_KEYS finds: then it is released."""
-    group = select.args.get("group")
-    return group is not None and any(map(_is_finder, group.expressions))
-
-
-def _is_finder(node: exp.Expr) -> bool:
-    """Return whether a grouping expression finds groups, of all rows or of some."""
-    call = node.this if isinstance(node, exp.Filter) else node
-    return is_call(call) and functions.find(str(call.this)) is KEYS
 
 
 def _left_out(expr: Expr, facts: Facts) -> str:

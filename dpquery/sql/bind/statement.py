@@ -32,7 +32,8 @@ from dpquery.sql.bind.from_clause import (
     is_star,
     owners_of,
 )
-from dpquery.sql.bind.groups import Keys, finds_keys
+from dpquery.sql.bind.groupings import finds_keys
+from dpquery.sql.bind.groups import Keys
 from dpquery.sql.bind.joins.semi_joins import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.joins.unit_joins import Item, bind_from, same_units
 from dpquery.sql.bind.pivot import RELEASED, Pivot
@@ -494,6 +495,7 @@ class Statement(Opener):
             return self._constants[span]
         refuse_correlated(self, node)
         found = self._one_value(node)
+        self.require_one_row(found, node)
         type_, sql = constant_of(found.columns[0], span)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'

@@ -61,6 +61,8 @@ class Open:
     """Whether its rows stand in an order that was asked for."""
     most: int = 1
     """How many rows it can have."""
+    least: int = 0
+    """How many rows of released ones it has for certain."""
     unique: frozenset[int] = frozenset()
     """The places of columns that no two rows have equal; of none, nothing is known."""
 
@@ -88,6 +90,8 @@ class From:
     comma: bool = False
     most: int = 1
     """How many rows it can have."""
+    least: int = 0
+    """How many it has for certain, of a released relation that stands alone."""
     unique: Sequence[str] = ()
     """The columns that no two rows have equal, of a relation that stands alone."""
 
@@ -108,6 +112,7 @@ class From:
         """
         at = len(self.rows)
         unique = sorted(open_.unique) if alone else ()
+        self.least = open_.least if alone else 0
         self.unique = [f'"{engine}".{open_.columns[place].sql}' for place in unique]
         self.rows += [(f'"{engine}"."r{i}"', f) for i, f in enumerate(open_.hidden)]
         columns = []

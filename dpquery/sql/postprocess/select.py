@@ -73,8 +73,15 @@ class Select:
         made = sum(column.grown for column in columns)
         base.opener.require_texts(made, self._spans.of(self._select))
         most = rows_within(stage.most, self._args.get("limit"))
-        hidden_of = tuple(f for _, f in hidden)
-        return Open(f"({sql})", columns, hidden_of, bool(order), most, self._unique())
+        hidden_of, least = tuple(f for _, f in hidden), min(most, self._least())
+        return Open(f"({sql})", columns, hidden_of, bool(order), most, least, self._unique())
+
+    def _least(self) -> int:
+        """Return how many rows there are for certain, but for LIMIT."""
+        chooses = ["where", "having", "qualify", "distinct", "offset"]
+        if isinstance(self._stage, FrontierRows):  # its rows were chosen before
+            chooses = chooses[1:]
+        return 0 if any(map(self._args.get, chooses)) else self._stage.least
 
     def _unique(self) -> frozenset[int]:
         """Return the places of columns that show together what no two rows have equal."""

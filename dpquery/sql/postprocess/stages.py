@@ -42,6 +42,8 @@ class Base(Expressions, ABC):
     """Row numbers of frontiers: their text, and the frontier."""
     most: int
     """How many rows there can be."""
+    least: int = 0
+    """How many there are for certain, before any is left out."""
 
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr]) -> None:
         super().__init__(opener, aliases)
@@ -94,7 +96,8 @@ class Rows(Base):
 
     def __init__(self, opener: Opener, aliases: dict[str, exp.Expr], from_: From) -> None:
         super().__init__(opener, aliases)
-        self.from_, self.rows, self.most = from_, from_.rows, from_.most
+        self.from_, self.rows = from_, from_.rows
+        self.most, self.least = from_.most, from_.least
 
     @property
     def unique(self) -> Sequence[str]:
@@ -171,6 +174,8 @@ class FrontierRows(Base):
         self._count = len(released.sets)
         self._frontiers = range(released.number, released.number + self._count)
         self.most = sum(prod(key.size for key in own) for own in released.sets)
+        found = any(key.finding is not None for key in released.keys)
+        self.least = 0 if found else self.most
         if self._count == 1:
             self._alias = f"f{released.number}"
             self.rows = [(f'"{self._alias}"."row"', released.number)]

@@ -7,7 +7,7 @@ it could not stand.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -20,14 +20,14 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
-from dpquery.ir.query import IntervalEnd
+from dpquery.ir.query import Above, IntervalEnd
 from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.bind.released import unaskable
-from dpquery.sql.bind.scope import fold, is_call
+from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.subqueries import uneven
 from dpquery.sql.parse.literals import read_place, unwrapped
-from dpquery.sql.parse.spans import outside
+from dpquery.sql.parse.spans import Spans, mended, outside
 from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
     MOST_HIDDEN,
@@ -144,11 +144,35 @@ class Opener(Context):
 
     def scalar(self, place: Expressions, node: exp.Subquery) -> Value:
         """Return the one value of a subquery; NULL where it has no row, or several."""
+        known = id(node) in self._inner
         found, column = self._one_column(place, node)
+        if not known:
+            self.require_one_row(found, node)
         sql = f"(SELECT CASE WHEN count(*) = 1 THEN first({column.sql}) END"
         sql += f' FROM {found.source} AS "{self.alias()}")'
         value, grown = place.subquery(sql, column.kind), 0 if column.grown == 0 else None
         return replace(value, narrow=column.narrow, longest=column.longest, grown=grown)
+
+    def require_one_row(self, found: Open, node: exp.Subquery) -> None:
+        """Refuse several rows in the place of a value, where it is known that there are.
+
+        Those of public tables are counted now; of what was released, the plan says how many
+        there are, as long as no condition leaves any out.
+
+        Raises:
+            NameRefused: DPQ208.
+        """
+        if found.most <= 1:
+            return
+        sql = f'SELECT count(*) FROM {found.source} AS "{self.alias()}"'
+        counted = self.public.listed(Above(self._of_public(sql), ()))
+        rows = int(str(counted[0])) if counted else found.least  # None where more is read
+        if rows > 1:
+            _refuse_several(self.spans, node, found.columns[0].name, rows)
+
+    @abstractmethod
+    def _of_public(self, sql: str) -> str:
+        """Write a query over public tables, which is asked before anything is released."""
 
     def exists(self, place: Expressions, node: exp.Exists) -> Value:
         """Return whether a subquery has a row."""
@@ -172,6 +196,26 @@ class Opener(Context):
         """Refuse what has no meaning without FROM."""
         remedy = query_of_policy(self.policy)
         raise unaskable(title, self.spans.of(node), "FROM is missing", remedy)
+
+
+_AMONG: Mapping[object, str] = {exp.EQ: "IN", exp.NEQ: "NOT IN"}
+
+
+def _refuse_several(spans: Spans, node: exp.Subquery, column: str, rows: int) -> NoReturn:
+    """Refuse several rows in the place of a value; offer to compare with all, or one."""
+    span, text, compared = spans.of(node), spans.text(node), node.parent
+    remedy = f"(SELECT MAX({written_name(column)}) FROM {text})"
+    word = _AMONG.get(type(compared))
+    if compared is not None and compared.expression is node and word is not None:
+        span, remedy = spans.of(compared), f"{spans.text(compared.this)} {word} {text}"
+    raise refusal(
+        "DPQ208",
+        "more than one row returned by a subquery used as an expression",
+        spans.of(node),
+        f"{rows:,} rows",
+        "one value stands here, and it could be that of any of them.",
+        mended(spans.source, span, remedy, remedy),
+    )
 
 
 # UNION, EXCEPT and INTERSECT of relations that are released or public.

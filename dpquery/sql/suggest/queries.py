@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from typing import NoReturn
 
@@ -18,7 +18,7 @@ from sqlglot import TokenType
 
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
-from dpquery.core.types import EPOCH, NUMERIC, Kind, Type
+from dpquery.core.types import EPOCH, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.quantize import example_bounds, from_code
@@ -36,6 +36,30 @@ _OFFERED = {
     Kind.TIMESTAMP: "DP_MEDIAN",
 }
 """What can be asked about values that are no numbers; of others, how many there are."""
+
+
+_ENDS: dict[Kind, tuple[int | date, int | date]] = {
+    Kind.DATE: (date(2025, 1, 1), date(2025, 12, 31)),
+    Kind.TIMESTAMP: (datetime(2025, 1, 1), datetime(2025, 12, 31)),  # noqa: DTZ001
+}
+"""Ranges that are offered; of numbers, another."""
+
+
+def ranged_by(type_: Type, written: str, name: str) -> tuple[Interval, str, Worded]:
+    """Return a range of a column, the condition that states it, and who can say it for all.
+
+    >>> ranged_by(Type(Kind.DATE), "v.day", "day")[1]
+    "v.day BETWEEN DATE '2025-01-01' AND DATE '2025-12-31'"
+    """
+    ends = _ENDS.get(type_.kind, (0, 1000))
+    low, high = (ordinal(end) if isinstance(end, date) else end for end in ends)
+    word = type_.kind.value.upper()
+    first, last = (f"{word} '{end}'" if type_.kind in _ENDS else f"{end}" for end in ends)
+    stated = ", ".join(f'"{end}"' if type_.kind in _ENDS else f"{end}" for end in ends)
+    owner = f"or ask the data owner to state bounds of {name} in the policy"
+    own = f'or bounds={{"{name}": ({stated})}} for the whole session'
+    range_ = Interval(Fraction(low), Fraction(high))
+    return range_, f"{written} BETWEEN {first} AND {last}", Worded(owner, own)
 
 
 def is_bounded(expr: Expr) -> bool:

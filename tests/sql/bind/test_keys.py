@@ -259,12 +259,12 @@ def test_a_column_without_keys_can_be_named_by_where(type_: Type, named: str):
     assert len(values) == 2
 
 
-def test_without_any_public_column_the_owner_is_asked():
+def test_without_any_public_column_a_range_is_offered_and_the_owner_is_asked():
     with pytest.raises(PlanRefused) as caught:
         counted("x // 2", INTEGER)
-    assert caught.value.diagnostic.remedy == (
-        "ask the data owner to list the keys of a column in the policy",
-    )
+    first, owner, *_ = caught.value.diagnostic.remedy
+    assert first.startswith("WHERE x BETWEEN 0 AND ")
+    assert owner == "or ask the data owner to state bounds of x in the policy"
 
 
 def test_a_group_that_no_answer_could_show_is_refused():
