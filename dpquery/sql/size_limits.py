@@ -95,6 +95,17 @@ def require_small(relation: Relation, policy: Policy, span: Span) -> None:
             raise _too_large(span, what.format(f"{found:,}"), f"{most:,}", remedy)
 
 
+def require_few_joined(count: int, span: Span) -> None:
+    """Refuse so many relations in one FROM before they are joined: each is a step, or more.
+
+    Raises:
+        PlanRefused: DPQ406.
+    """
+    if count > MOST_NODES:
+        remedy = advice("join fewer tables")
+        raise _too_large(span, f"{count:,} tables are joined", f"{MOST_NODES:,}", remedy)
+
+
 def require_few(frontiers: Sequence[Frontier]) -> None:
     """Refuse a statement of very many calls: its record stays in the ledger.
 

@@ -83,7 +83,13 @@ def wide(calls: int) -> str:
     return f"SELECT {', '.join([cut] * calls)} FROM visits"
 
 
+def looked_up(tables: int) -> str:
+    joins = (f" JOIN regions r{i} ON v.region = r{i}.region" for i in range(tables))
+    return f"{COUNT}visits v{''.join(joins)}"
+
+
 AT_THE_EDGE = [
+    (looked_up(MOST_NODES - 1), looked_up(MOST_NODES), "129 tables are joined"),
     (joined("staff", MOST_READS), joined("staff", MOST_READS + 1), "are read 33 times"),
     (joined("visits", MOST_PAIRING + 1), joined("visits", MOST_PAIRING + 2), "9 joins pair"),
     (nested(MOST_NODES), nested(MOST_NODES + 1), "of 129 steps"),

@@ -64,7 +64,7 @@ from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.lists import HIDDEN, refuse_list
 from dpquery.sql.parse.literals import conjuncts, unwrapped
-from dpquery.sql.size_limits import MOST_COPIES
+from dpquery.sql.size_limits import MOST_COPIES, require_few_joined
 from dpquery.sql.suggest.joins import (
     JoinedBy,
     refuse_before,
@@ -99,7 +99,9 @@ def bind_from(
         RuleRefused: DPQ304 a join off the unit, DPQ306 one with a public table that is not on
             its key, DPQ308 units that cannot be compared.
         SyntaxRefused: DPQ102 a kind of join that is not answered.
+        PlanRefused: DPQ406 there are too many.
     """
+    require_few_joined(len(items), items[-1][-1])
     seen: set[str] = set()
     for _, alias, _, span in items:
         if alias and fold(alias) in seen:
