@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -19,7 +20,7 @@ from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy.schema import Misfit, file_misfits, fitted, read_schema, schemas_of
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -118,27 +119,42 @@ def _footer_length(tail: bytes) -> int:
 
 def misfits_of(table: Table) -> list[Misfit]:
     """Return how the schema of a private table differs from the policy, for the owner."""
+    return fit_of(table)[1]
+
+
+def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a private table as it is read, and how its schema differs from the policy."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.connection import misfits_in_file
+        from dpquery.engine.duckdb.connection import fit_in_file
 
-        return misfits_in_file(table)
-    return file_misfits(table)
+        return fit_in_file(table)
+    read = cache(read_schema)
+    misfits = file_misfits(table, read)
+    return (table if misfits else fitted(table, schemas_of(table, read))), misfits
 
 
-def require_fit(policy: Policy, log: FaultLog) -> None:
-    """Hold the schemas of all private tables against the policy.
+def require_fit(policy: Policy, log: FaultLog) -> Policy:
+    """Hold the schemas of all private tables against the policy, and return it as it is read.
 
     Raises:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
-    for table in policy.tables.values():
-        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
-        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
+    tables = {}
+    for name, table in policy.tables.items():
+        tables[name], told = (table, []) if table.public else _fit(table)
         if told and policy.published:
-            log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
+            log.note_once(DataChanged(f"{table.name}: {'; '.join(map(str, told))}"))
             raise _unfit(table, policy)
         if told:
-            raise _unfit_own(table, told)
+            raise _unfit_own(table, [*map(str, told)])
+    return replace(policy, tables=tables)
+
+
+def _fit(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a table as it is read; what cannot be asked yet is converted in any case."""
+    if isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1:
+        return fitted(table), []
+    return fit_of(table)
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:

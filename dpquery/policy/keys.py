@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import UTC_ZONE, Kind, Type
 from dpquery.policy import values
 from dpquery.policy.document import Section, Unfit, contradiction, toml_key
 from dpquery.policy.model import MAX_TEXT, ScanLimits
@@ -158,6 +158,8 @@ PRIVACY = Group("[privacy]", "What is protected.", (
     Key("neighbours", values.read_neighbours, '"add-remove"',
         "says whether the number of units is private (add-remove) or public (substitute)",
         default=Neighbours.ADD_REMOVE),
+    Key("time_zone", values.read_zone, '"Europe/Berlin"', field="zone", default=UTC_ZONE,
+        says="is where instants (timestamptz) are shown, and looked up in the calendar"),
 ))
 
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",

@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -66,17 +67,33 @@ def load_policy(path: str | Path) -> Policy:
     document = read_document(path)
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
+    privacy = PRIVACY.read(root.child("privacy"))
     return Policy(
         name=document.name,
         budget=budget,
-        tables=_tables(root.child("tables")),
+        tables=in_zone(_tables(root.child("tables")), privacy["zone"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
         limits=ScanLimits(**LIMITS.read(root.child("limits"))),
         price=Price(**QUERIES.read(root.child("queries"))),
-        **PRIVACY.read(root.child("privacy")),
+        **privacy,
     )
+
+
+def in_zone(tables: Mapping[str, Table], zone: str) -> dict[str, Table]:
+    """Return tables whose instants are shown and looked up in a time zone."""
+    return {name: _in_zone(table, zone) for name, table in tables.items()}
+
+
+def _in_zone(table: Table, zone: str) -> Table:
+    columns = {
+        name: replace(column, type=replace(column.type, zone=zone))
+        if column.type.kind is Kind.TIMESTAMPTZ
+        else column
+        for name, column in table.columns.items()
+    }
+    return replace(table, columns=columns, zone=zone)
 
 
 # The limits of a policy: the whole, and each analyst's, in epsilon or in rho.

@@ -7,20 +7,33 @@ holds them (I1).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import types as is_
 
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.files import as_parquet, find_files, is_database, stem
 from dpquery.policy.load import likely_units
 from dpquery.policy.model import Column, Files, Table
-from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
+from dpquery.policy.values import ascii_folded, read_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,17 @@ class Schema:
     """All columns, with the file's own name of each type."""
     alike: frozenset[str] = frozenset()
     """Names that differ from another in case only, or not at all."""
+    converted: frozenset[str] = frozenset()
+    """Columns that a type is made of when they are read: a moment of nanoseconds, say."""
+
+    def converts(self, column: Column) -> bool:
+        """Return whether a column that fits is converted as it is read."""
+        if column.name in self.converted:
+            return True
+        actual, kind = self.types.get(column.name), column.type.kind
+        if actual is None or kind is Kind.DOUBLE:
+            return False
+        return actual.kind is not kind or (kind is Kind.DECIMAL and actual != column.type)
 
 
 def read_schema(file: Path) -> Schema:
@@ -66,49 +90,81 @@ def schema_of(fields: pa.Schema) -> Schema:
             left_out[one.name] = "its name cannot be printed"
         elif type_ is not None:
             types[one.name] = type_
-        elif is_.is_timestamp(one.type):
-            only = "timestamps are in microseconds and have no time zone"
-            left_out[one.name] = f"{only}, and this is {one.type}"
         else:
-            left_out[one.name] = f"no type for {one.type}"
-    return Schema(types, left_out, {one.name: str(one.type) for one in fields}, alike)
+            left_out[one.name] = _left_out(one.type)
+    written_types = {one.name: str(one.type) for one in fields}
+    converted = frozenset(one.name for one in fields if _converted(one.type))
+    return Schema(types, left_out, written_types, alike, converted)
 
 
 _PLAIN: dict[pa.DataType, Type] = {
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), INTEGER),
     **dict.fromkeys((pa.uint8(), pa.uint16(), pa.uint32()), INTEGER),
-    **dict.fromkeys((pa.float32(), pa.float64()), DOUBLE),
-    **dict.fromkeys((pa.string(), pa.large_string()), TEXT),
+    pa.uint64(): Type(Kind.DECIMAL, 20),
+    **dict.fromkeys((pa.float16(), pa.float32(), pa.float64()), DOUBLE),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.uuid()), TEXT),
     pa.bool_(): BOOLEAN,
-    pa.date32(): DATE,
-    pa.timestamp("us"): TIMESTAMP,  # others hold moments without a number of microseconds
+    **dict.fromkeys((pa.date32(), pa.date64()), DATE),
+    **dict.fromkeys((pa.timestamp("us"), pa.timestamp("ns")), TIMESTAMP),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), TIME),
 }
 
 
 def type_of(arrow: pa.DataType) -> Type | None:
-    """Return the policy's type of a file's, where every value of it has one."""
+    """Return the policy's type of a file's, as a draft names it; None where there is none."""
     if is_.is_dictionary(arrow):
-        return TEXT if type_of(arrow.value_type) == TEXT else None
+        return type_of(arrow.value_type)
     if is_.is_decimal(arrow):
-        fits = arrow.precision <= DECIMAL_MAX and 0 <= arrow.scale <= arrow.precision
+        fits = arrow.precision <= DECIMAL_DIGITS and 0 <= arrow.scale <= arrow.precision
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
+    if is_.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in {"us", "ns"}:
+        return TIMESTAMPTZ
     return _PLAIN.get(arrow)
 
 
-def widens(actual: Type, declared: Type) -> bool:
-    """Return whether every value of one type is a value of another.
+_CONVERTED = frozenset({pa.uint64(), pa.uuid(), pa.time64("ns")})
 
-    >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER)
-    (True, False)
+
+def _converted(arrow: pa.DataType) -> bool:
+    return arrow in _CONVERTED or (is_.is_timestamp(arrow) and arrow.unit == "ns")
+
+
+_RECIPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (is_.is_timestamp, "some milliseconds are years beyond 294247; store microseconds"),
+    (is_.is_map, "store its entries as rows of a table of their own"),
+    (is_.is_nested, "store what is asked about in columns of their own"),
+    (is_.is_duration, "store it as a number, of seconds say"),
+    (is_.is_decimal, f"store it with at most {DECIMAL_DIGITS} digits, or as a double"),
+    (is_.is_null, "it has no value in any row"),
+    (lambda _: True, "store it as a text or a number"),
+)
+"""What the owner can do about a column that a policy has no type for."""
+
+
+def _left_out(arrow: pa.DataType) -> str:
+    """Say why a column is left out, and what its owner can do."""
+    return f"no type for {arrow}: {next(told for fits, told in _RECIPES if fits(arrow))}"
+
+
+def widens(actual: Type, declared: Type, *, nearest: bool = False) -> bool:
+    """Return whether values of one type are values of another.
+
+    Args:
+        actual: what a file has.
+        declared: what the policy says.
+        nearest: whether a number may become the nearest integer.
+
+    >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER), widens(DOUBLE, INTEGER, nearest=True)
+    (True, False, True)
 
     A date is no timestamp: the last days of a file's range have no number of microseconds.
     """
     if actual.kind is Kind.DECIMAL and declared.kind is Kind.DECIMAL:
         whole = declared.precision - declared.scale
         return actual.scale <= declared.scale and actual.precision - actual.scale <= whole
-    if declared.kind is Kind.DOUBLE:
+    if declared.kind is Kind.DOUBLE or (declared.kind is Kind.INTEGER and nearest):
         return actual.numeric
-    return actual == declared
+    return actual.kind is declared.kind
 
 
 # Whether files have the columns that a policy declares. The schema of its files is a public
@@ -146,6 +202,26 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
     return list(found.values())
 
 
+def fitted(table: Table, schemas: Iterable[Schema] | None = None) -> Table:
+    """Return a table that says which of its columns are converted as they are read.
+
+    All of them may be, where no schema is known.
+    """
+    read = None if schemas is None else tuple(schemas)
+    columns = {
+        name: replace(column, converted=read is None or any(s.converts(column) for s in read))
+        for name, column in table.columns.items()
+    }
+    return replace(table, columns=columns)
+
+
+def schemas_of(table: Table, read: Callable[[Path], Schema] = read_schema) -> Iterator[Schema]:
+    """Yield the schemas of a table's files, of those that have one."""
+    for path in table.source.paths if isinstance(table.source, Files) else ():
+        with suppress(Unfit):
+            yield read(path)
+
+
 def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
     """Yield columns that files read together have in FLOAT, where one has other numbers.
 
@@ -175,21 +251,26 @@ def compare(table: Table, schema: Schema, place: str, path: Path | None = None) 
     Folders on the way to a file, where there is one, may be named after a column.
     """
     wanted = {name: column.type for name, column in table.columns.items()}
+    nearest = {n for n, column in table.columns.items() if column.keys or column.bounds}
     if table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [
         Misfit(name, f"{place} {differs}")
         for name, type_ in wanted.items()
-        if (differs := _differs(name, type_, schema, path)) is not None
+        if (differs := _differs(name, type_, schema, path, name in nearest)) is not None
     ]
 
 
-def _differs(name: str, declared: Type, schema: Schema, path: Path | None) -> str | None:
+def _differs(
+    name: str, declared: Type, schema: Schema, path: Path | None, nearest: bool
+) -> str | None:
     actual = schema.types.get(name)
-    if actual is not None and widens(actual, declared):
+    if actual is not None and widens(actual, declared, nearest=nearest):
         return None
     if name in schema.written:
+        if actual is not None and widens(actual, declared, nearest=True):
+            return f"has {schema.written[name]}: an integer of it needs bounds or keys"
         twice = "; it has others of that name but for case" if name in schema.alike else ""
         return f"has {schema.written[name]}, declared is {declared}{twice}"
     near = [one for one in schema.written if ascii_folded(one) == ascii_folded(name)]
@@ -239,6 +320,8 @@ _HINTS = {
     Kind.TEXT: 'keys = ["a", "b"]',
     Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
     Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
+    Kind.TIMESTAMPTZ: "bounds = [2000-01-01T00:00:00Z, 2030-12-31T23:59:59Z]",
+    Kind.TIME: "bounds = [08:00:00, 18:00:00]",
 }
 
 

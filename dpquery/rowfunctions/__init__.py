@@ -16,6 +16,7 @@ from dpquery.rowfunctions import (
     numeric,
     patterns,
     text,
+    zones,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
 
@@ -35,6 +36,7 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
     "Dates and timestamps": dates.FUNCTIONS,
+    "Time zones": zones.FUNCTIONS,
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

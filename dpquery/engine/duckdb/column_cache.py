@@ -24,7 +24,8 @@ from dpquery.engine.duckdb.column_sql import (
     no_key,
     short_text,
 )
-from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.connection import execute, text
+from dpquery.engine.duckdb.stored_sql import stored_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table
@@ -128,7 +129,7 @@ class Held:
         entry.types.append(type_)
         value = f"TRY_CAST({short_text(column, column.keys or ())} AS {type_})"
         if None in told:
-            missing = f"{quoted(column.name)} IS NULL"
+            missing = f"{stored_sql(column)} IS NULL"
             value = f"CASE WHEN {missing} THEN CAST({none} AS {type_}) ELSE {value} END"
         return f"{value} AS {kept_key(column.name)}"
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.connection import quoted, stored, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -28,6 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
+from dpquery.engine.duckdb.stored_sql import stored_sql
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -145,8 +146,8 @@ class Place(Values):
                 column = self.table.columns[name]
                 if self.held or not _inside_bounds(right, column):
                     return self.value(part)
-                raw = f"{quoted(name)} {operator} {self.value(right)}"
-                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
+                raw = f"{stored_sql(column)} {operator} {self.value(right)}"
+                number = f" AND NOT {is_nan(column)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
 
@@ -166,15 +167,14 @@ def clamped(column: Column) -> str:
 
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
-    name, kind = quoted(column.name), column.type.kind
+    kind, raw = column.type.kind, stored_sql(column)
     if kind is Kind.TEXT:
-        return f"left({name}, {column.max_length})"
+        return f"left({raw}, {column.max_length})"
     if kind is Kind.BOOLEAN:
-        return name
-    raw = cast(name, duckdb_name(column.type))
+        return raw
     nan, inside = "", raw
     if kind is Kind.DOUBLE:
-        nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
+        nan, inside = f"WHEN {is_nan(column)} THEN NULL ", settled(raw)
     if column.bounds is None and kind is not Kind.DECIMAL:
         return f"(CASE {nan}ELSE {inside} END)" if nan else raw
     # A decimal in a file can be wider than its type says; the plan relies on its type.
@@ -183,13 +183,13 @@ def clamped(column: Column) -> str:
     return cut_sql(raw, low, high, nan, inside)
 
 
-def is_nan(name: str) -> str:
+def is_nan(column: Column) -> str:
     """Write whether a column of doubles holds NaN, where DuckDB cannot think that it knows.
 
     The least and greatest value in a Parquet footer pass over NaN, and DuckDB takes from them
     that no row is NaN: `isnan` would be false for all. It concludes nothing through TRY.
     """
-    return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
+    return f"isnan(TRY({stored_sql(column)}))"
 
 
 # Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
@@ -205,7 +205,7 @@ def code_sql(rows: Values, code: Code) -> str:
     if not _inside(code):
         value = cut_sql(value, _end(code.low, code), _end(code.high, code))
     match type_.kind:
-        case Kind.DATE | Kind.TIMESTAMP:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME:
             number = _ordinal(value, type_)
         case Kind.DOUBLE:
             number = _on_grid(value, code)
@@ -218,7 +218,7 @@ def code_sql(rows: Values, code: Code) -> str:
 
 def _ordinal(value: str, type_: Type) -> str:
     """Write a moment as its number since 1970, and any other value as it is."""
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind in {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}:
         return f"epoch_us({value})"
     return f"({value} - CAST('1970-01-01' AS DATE))" if type_.kind is Kind.DATE else value
 
@@ -248,7 +248,7 @@ def _inside(code: Code) -> bool:
 def _end(end: int, code: Code) -> str:
     """Write an end of the range in the type of the value."""
     type_, place = code.expr.type, end * code.grid
-    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, *YEARS} else place
+    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, Kind.TIME, *YEARS} else place
     return constant(known, type_, code.range)
 
 
@@ -337,7 +337,7 @@ def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     What is longer than every key is none of them, and does not travel any further; counting
     bytes is far cheaper than cutting texts. Where NULL is no key, it stands for the rest.
     """
-    name = quoted(column.name)
+    name = stored_sql(column)
     longest = _longest(keys)
     if None in keys:
         return f"CASE WHEN strlen({name}) > {longest} THEN {text(no_key(keys))} ELSE {name} END"

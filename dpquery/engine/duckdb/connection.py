@@ -18,9 +18,21 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
 from dpquery.policy.model import DatabaseTable, Table
-from dpquery.policy.schema import Misfit, Schema, compare
+from dpquery.policy.schema import Misfit, Schema, compare, fitted
 
 T = TypeVar("T")
 
@@ -144,20 +156,45 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def duckdb_name(type_: Type) -> str:
+    """Return DuckDB's name of a declared type.
+
+    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
+    ('DECIMAL(9, 2)', 'VARCHAR')
+    """
+    names = {
+        Kind.INTEGER: "BIGINT",
+        Kind.TEXT: "VARCHAR",
+        Kind.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
+    }
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    return names.get(type_.kind, type_.kind.value.upper())
+
+
 # The columns of a table in a DuckDB file: their types, and what they bring beside values.
 #
 # A collation goes with a column through every cast and function, and a column can be
 # computed anew each time. Rows are told apart by values alone, so such columns are refused.
 
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Types of which every value is a BIGINT."""
 _TYPES = {
-    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys(INTEGERS, INTEGER),
+    "UBIGINT": Type(Kind.DECIMAL, 20),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), Type(Kind.DECIMAL, DECIMAL_DIGITS)),
     **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
-    "VARCHAR": TEXT,
+    **dict.fromkeys(("VARCHAR", "UUID"), TEXT),
     "BOOLEAN": BOOLEAN,
     "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS"), TIMESTAMP),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), TIMESTAMPTZ),
+    **dict.fromkeys(("TIME", "TIME_NS"), TIME),
+}
+_AS_THEY_ARE = {name for name, type_ in _TYPES.items() if duckdb_name(type_) == name} | {
+    *INTEGERS,
+    "FLOAT",
 }
 _STORED = """
     SELECT column_name, is_generated, data_type FROM duckdb_columns()
@@ -174,14 +211,19 @@ def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schem
     described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
     written = {name: type_ for name, type_, *_ in described}
     types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
-    return Schema(types, written=written)
+    converted = frozenset(name for name, one in written.items() if not _as_it_is(one))
+    return Schema(types, written=written, converted=converted)
 
 
 def _type(written: str) -> Type | None:
     decimal = _DECIMAL.fullmatch(written)
     if decimal:
         return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
-    return _TYPES.get(written)
+    return TEXT if written.startswith("ENUM(") else _TYPES.get(written)
+
+
+def _as_it_is(written: str) -> bool:
+    return written in _AS_THEY_ARE or _DECIMAL.fullmatch(written) is not None
 
 
 def unplain_columns(
@@ -225,18 +267,6 @@ def _collated(
     return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
 
 
-def duckdb_name(type_: Type) -> str:
-    """Return DuckDB's name of a declared type.
-
-    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
-    ('DECIMAL(9, 2)', 'VARCHAR')
-    """
-    names = {Kind.INTEGER: "BIGINT", Kind.TEXT: "VARCHAR"}
-    if type_.kind is Kind.DECIMAL:
-        return f"DECIMAL({type_.precision}, {type_.scale})"
-    return names.get(type_.kind, type_.kind.value.upper())
-
-
 # Whether a table of a DuckDB file is what the policy says: its catalogue, and no row of it.
 
 
@@ -249,18 +279,26 @@ _NAMED = """
 """
 
 
-def misfits_in_file(table: Table) -> list[Misfit]:
-    """Return how a table in a DuckDB file differs from the policy."""
+def fit_in_file(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a table in a DuckDB file as it is read, and how it differs from the policy."""
     source = table.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
     database = str(source.database)
     with closing(start()) as connection:
         try:
             connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
-            return stored_misfits(connection, table)
+            misfits = stored_misfits(connection, table)
+            return table if misfits else stored_fitted(connection, table), misfits
         except duckdb.Error:
             why = "cannot be opened as a DuckDB file, or another program writes to it"
-            return [Misfit(None, f"{source.database.name} {why}")]
+            return table, [Misfit(None, f"{source.database.name} {why}")]
+
+
+def stored_fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
+    """Return a table of a DuckDB file, attached under its path, as it is read."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    return fitted(table, [database_schema(connection, stored(source))])
 
 
 def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:

@@ -24,6 +24,7 @@ from dpquery.engine.duckdb.connection import (
     memory_of,
     quoted,
     start,
+    stored_fitted,
     stored_misfits,
     text,
 )
@@ -35,6 +36,7 @@ from dpquery.engine.files import (
     Fingerprint,
     TableStates,
     Watch,
+    fit_of,
     require_unchanged,
     state_of,
     unwatched,
@@ -44,7 +46,6 @@ from dpquery.ir.measures import Histogram, Measure, OfValues
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
 from dpquery.policy.model import DatabaseTable, Files, Policy, Table
-from dpquery.policy.schema import file_misfits
 
 FETCHED = 64
 """Values that are taken from the engine at a time, each with all units that have it."""
@@ -227,10 +228,18 @@ class DuckDBEngine:
         """Hold a new state of the files against the policy: types, and rows per unit."""
         if self._verified.get(table.name) == state:
             return
-        stored = isinstance(table.source, DatabaseTable)
-        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
+        if isinstance(table.source, DatabaseTable):
+            misfits = stored_misfits(connection, table)
+            now = table if misfits else stored_fitted(connection, table)
+        else:
+            now, misfits = fit_of(table)
         if misfits:
             raise DataChanged(f"{table.name}: {misfits[0]}")
+        for name, column in now.columns.items():
+            if column.converted and not table.columns[name].converted:
+                raise DataChanged(
+                    f"{table.name}: {name} has another type since the session opened"
+                )
         if table.single and table.unit is not None:
             unit = quoted(table.unit)
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"

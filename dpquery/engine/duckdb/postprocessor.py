@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, wraps
 from hashlib import sha256
@@ -35,6 +36,7 @@ from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above
 from dpquery.policy.model import LONGEST_PUBLIC, Files, Policy, Table
+from dpquery.policy.schema import Schema
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
@@ -73,6 +75,8 @@ class PublicEngine:
 
     def __init__(self, policy: Policy) -> None:
         self._connection = start()
+        self._connection.execute(f"SET TimeZone = {text(policy.zone)}")
+        self._zone = policy.zone
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
@@ -214,7 +218,7 @@ class PublicEngine:
             if rows.nbytes > LARGEST_DERIVED:
                 return None
             with _lent(self._connection, [rows]):
-                types = database_schema(self._connection, "f0").types
+                types = _named(database_schema(self._connection, "f0"))
                 rows = rows.select(list(types))
                 (told,) = execute(self._connection, _content(list(types), "f0")).fetchall()
         except duckdb.Error:  # it took too long, or too much memory
@@ -314,7 +318,7 @@ class PublicEngine:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         declared = {column.name: column.type for column in table.columns.values()}
-        found = database_schema(self._connection, relation).types
+        found = _named(database_schema(self._connection, relation))
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
         self._know(table.name, relation, types, tuple(row[0] for row in described))
 
@@ -324,7 +328,11 @@ class PublicEngine:
         """Take in a table that was made: its name here, and its columns."""
         self._relations[table] = relation
         self._types[table] = {
-            name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_
+            name: decimal(type_.scale)
+            if type_.kind is Kind.DECIMAL
+            else replace(type_, zone=self._zone)
+            if type_.kind is Kind.TIMESTAMPTZ
+            else type_
             for name, type_ in types.items()
         }
         self._columns[table] = columns
@@ -366,6 +374,11 @@ def _lent(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> 
     finally:
         for number in range(len(tables)):
             connection.unregister(f"f{number}")
+
+
+def _named(schema: Schema) -> dict[str, Type]:
+    """Return the columns that are held in a type of a policy as they are."""
+    return {name: one for name, one in schema.types.items() if name not in schema.converted}
 
 
 def _listed(table: Table) -> str:

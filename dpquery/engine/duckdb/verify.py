@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from dpquery import rowfunctions
-from dpquery.core.types import EPOCH, INTEGER, Kind, Type
+from dpquery.core.types import EPOCH, FIRST_INSTANT, INTEGER, Kind, Type
 from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import duckdb_name, load, lock, quoted, start
@@ -43,6 +43,7 @@ REMEMBERED = 256
 GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
+        *("epoch_ns", "make_timestamp", "make_timestamptz", "typeof"),
         *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
         *("list_filter", "list_value", "row", "string_split", "strlen", "unnest"),
         *("concat_ws", "getvariable", "sha256"),
@@ -371,5 +372,7 @@ _ANY: dict[Kind, Scalar] = {
     Kind.BOOLEAN: False,
     Kind.DATE: EPOCH.date(),
     Kind.TIMESTAMP: EPOCH,
+    Kind.TIMESTAMPTZ: FIRST_INSTANT,
+    Kind.TIME: EPOCH.time(),
 }
 """A value of each type that groups have."""

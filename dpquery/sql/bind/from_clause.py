@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, time
 from fractions import Fraction
 from itertools import count, takewhile
 from typing import NoReturn, TypeVar
@@ -326,7 +326,7 @@ def merged_ref(outputs: Sequence[Output], number: int) -> ColumnRef:
 def range_of(keys: Sequence[Scalar] | None) -> Interval:
     """Return the range of public values: of days and microseconds for moments."""
     numbers = [
-        Fraction(ordinal(key) if isinstance(key, date) else key)
+        Fraction(ordinal(key) if isinstance(key, date | time) else key)
         for key in keys or ()
         if not isinstance(key, str | bool)
     ]

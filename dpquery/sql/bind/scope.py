@@ -17,7 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
+from dpquery.core.types import MOMENTS, Kind
 from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
@@ -248,7 +248,7 @@ class Scope:
         date = exp.Column(this=node.args["table"]) if node.table else node
         name = fold(date.name)
         kinds = [expr.type.kind for m in self._meant(date) for expr in m.named.get(name, ())]
-        part = fold(node.name) in PARTS and kinds in ([Kind.DATE], [Kind.TIMESTAMP])
+        part = fold(node.name) in PARTS and kinds in [[kind] for kind in MOMENTS]
         return f"{node.name.upper()}({written_name(date.name)})" if part else ""
 
 
