@@ -230,6 +230,13 @@ def _seconds(value: Fraction | int, argument: Expr) -> float:
     return float(value) * 86_400 if argument.type == DATE else float(value) / 1e6
 
 
+def _seconds_sql(call: Apply, text: str) -> str:
+    """Write seconds; of instants, DuckDB's own are not the nearest doubles."""
+    if call.arguments[0].type.kind is Kind.TIMESTAMPTZ:
+        return f"(CAST(epoch_us({text}) AS DOUBLE) / 1e6)"
+    return f"epoch({text})"
+
+
 # Beginnings.
 
 
@@ -422,6 +429,8 @@ FUNCTIONS = (
         parameters=(INSTANTS,),
         result=TO_DOUBLE,
         meaning=lambda call, value: _seconds(value, call.arguments[0]),
+        written_as=_seconds_sql,
+        calls=("/", "epoch", "epoch_us"),
         range=lambda arguments, ranges: mapped(
             ranges[0], lambda end: Fraction(_seconds(end, arguments[0]))
         ),

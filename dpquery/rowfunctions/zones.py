@@ -156,7 +156,7 @@ FUNCTIONS = (
         written_as=lambda call, text, _: _changed_sql(
             call.arguments[0], text, zones.changes(_zone(call)), "make_timestamp", "+"
         ),
-        calls=("epoch_us", "make_timestamp"),
+        calls=("+", "epoch_us", "make_timestamp"),
         range=_clock_range,
         calendar=True,
         repeats=_MOST_CHANGES,
@@ -176,7 +176,7 @@ FUNCTIONS = (
             "make_timestamptz",
             "-",
         ),
-        calls=("epoch_us", "make_timestamptz"),
+        calls=("-", "epoch_us", "make_timestamptz"),
         range=_instant_range,
         repeats=_MOST_CHANGES,
     ),
@@ -189,7 +189,7 @@ FUNCTIONS = (
         result=lambda arguments: arguments[1].type,
         meaning=_began,
         written_as=_began_sql,
-        calls=("%", "epoch_us", "make_timestamp", "make_timestamptz"),
+        calls=("%", "+", "-", "epoch_us", "make_timestamp", "make_timestamptz"),
         range=_began_range,
         calendar=True,
         listed=_began_listed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from math import copysign, isinf, isnan
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from dpquery.engine.files import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import constant, settled
+from dpquery.rowfunctions.numeric import half_away
 
 
 def read_rows(
@@ -65,12 +67,28 @@ def _exact(cell: Value) -> Value:
 
 def _plain(column: pa.ChunkedArray) -> list[Value]:
     """Return the cells of a column; moments as the integers that the file holds."""
-    if pa.types.is_date32(column.type):
+    type_ = column.type
+    if pa.types.is_date32(type_):
         column = column.cast(pa.int32())
-    elif pa.types.is_timestamp(column.type):
+    elif pa.types.is_timestamp(type_) or pa.types.is_time64(type_):
         column = column.cast(pa.int64())
+    elif pa.types.is_time32(type_):
+        column = column.cast(pa.int32())
     cells: list[Value] = column.to_pylist()
+    if isinstance(type_, pa.UuidType):
+        return [None if cell is None else str(cell) for cell in cells]
+    if pa.types.is_temporal(type_) and not pa.types.is_date(type_):
+        return [_microseconds(cell, type_.unit) for cell in cells]
     return cells
+
+
+def _microseconds(cell: int | None, unit: str) -> int | None:
+    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite."""
+    if cell is None or unit == "us":
+        return cell
+    if unit == "ns" and cell in {1 - 2**63, 2**63 - 1}:
+        return None
+    return cell // 1000 if unit == "ns" else cell * {"ms": 1000, "s": 10**6}[unit]
 
 
 class _Clamp:
@@ -83,12 +101,18 @@ class _Clamp:
         if column.bounds is not None:
             low, high = column.bounds.low, column.bounds.high
             self._ends = constant(low, column.type), constant(high, column.type)
+        elif column.type.kind in {Kind.INTEGER, Kind.DECIMAL}:
+            self._ends = column.interval.low, column.interval.high
 
     def __call__(self, cell: Value) -> Value:
         value = None if cell is None else self._typed(cell)
         if value is None or self._ends is None:
             return value
         low, high = self._ends
+        if self._type.kind is Kind.INTEGER or (
+            self._type.kind is Kind.DECIMAL and not self._type.scale
+        ):
+            low, high = int(low), int(high)
         return low if value < low else high if value > high else value
 
     def _typed(self, cell: Value) -> Value:
@@ -96,7 +120,13 @@ class _Clamp:
             case Kind.DOUBLE:
                 return settled(float(cell))
             case Kind.DECIMAL:
-                return Fraction(cell)
+                return Fraction(cell) if self._type.scale else int(cell)
             case Kind.TEXT:
                 return cell[: self._longest]
+            case Kind.INTEGER if isinstance(cell, Decimal):
+                return half_away(Fraction(cell))
+            case Kind.INTEGER if isinstance(cell, float):
+                if isnan(cell) or isinf(cell):
+                    return None if isnan(cell) else int(copysign(2**63, cell))
+                return round(cell)
         return cell

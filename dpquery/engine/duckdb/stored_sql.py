@@ -38,12 +38,12 @@ def stored_sql(column: Column) -> str:
             nearest = _nearest(place, own, *_ends(type_))
             return _by_type(place, [own.replace(" ", "")], cast(place, own), nearest)
         case Kind.TIMESTAMP:
-            return _by_type(place, ["TIMESTAMP"], cast(place, "TIMESTAMP"), _floored(place))
+            floored = _floored(place, "make_timestamp")
+            return _by_type(place, ["TIMESTAMP_NS"], floored, _try(place, "TIMESTAMP"))
         case Kind.TIMESTAMPTZ:
             own = duckdb_name(type_)
-            return _by_type(
-                place, ["TIMESTAMPTZ_NS"], _floored_instant(place), _try(place, own)
-            )
+            floored = _floored(place, "make_timestamptz")
+            return _by_type(place, ["TIMESTAMPTZ_NS"], floored, _try(place, own))
     return _try(place, duckdb_name(type_))
 
 
@@ -75,16 +75,7 @@ def _ends(type_: Type) -> tuple[str, str]:
     return text(low), text(high)
 
 
-def _floored_instant(place: str) -> str:
-    """Write an instant in microseconds; there is no cast of one in nanoseconds."""
+def _floored(place: str, made: str) -> str:
+    """Write a moment of nanoseconds in microseconds: a cast would round it."""
     whole, rest = f"epoch_ns({place}) // 1000", f"epoch_ns({place}) % 1000"
-    return f"make_timestamptz({whole} - CASE WHEN {rest} < 0 THEN 1 ELSE 0 END)"
-
-
-def _floored(place: str) -> str:
-    """Write a moment in microseconds; casts alone cut nanoseconds before 1970 upwards."""
-    whole, rest = f"epoch_ns({place}) // 1000", f"epoch_ns({place}) % 1000"
-    before = f"CASE WHEN {rest} < 0 THEN make_timestamp({whole} - 1)"
-    otherwise = f"ELSE TRY_CAST({place} AS TIMESTAMP) END"
-    nanoseconds = f"typeof({place}) = 'TIMESTAMP_NS'"
-    return f"CASE WHEN {nanoseconds} THEN {before} {otherwise} {otherwise}"
+    return f"{made}({whole} - CASE WHEN {rest} < 0 THEN 1 ELSE 0 END)"
