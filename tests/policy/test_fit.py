@@ -138,13 +138,13 @@ MISFITS = {
     ),
     "a stored type": (
         STORED,
-        stored("CREATE TABLE people(id INTEGER, age HUGEINT, name VARCHAR)"),
-        "people has HUGEINT, declared is integer",
+        stored("CREATE TABLE people(id INTEGER, age INTERVAL, name VARCHAR)"),
+        "people has INTERVAL, declared is integer",
     ),
-    "a stored ENUM": (
+    "a stored double, for an integer without bounds": (
         STORED,
-        stored("CREATE TABLE people(id INTEGER, age INTEGER, name ENUM('bob', 'ann'))"),
-        "declared is text",
+        stored("CREATE TABLE people(id DOUBLE, age INTEGER, name VARCHAR)"),
+        "people has DOUBLE: an integer of it needs bounds or keys",
     ),
     "no stored column": (
         STORED,
