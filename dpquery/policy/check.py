@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -25,7 +25,15 @@ from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
 from dpquery.policy.model import Column, Files, Policy, Table
-from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
+from dpquery.policy.schema import (
+    Misfit,
+    Schema,
+    file_misfits,
+    fitted,
+    read_schema,
+    schema_of,
+    schemas_of,
+)
 
 Misfits = Callable[[Table], list[Misfit]]
 
@@ -157,7 +165,8 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
         if not isinstance(table.source, Files):
             yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
         elif all(misfit.column is not None for misfit in found):
-            yield from _rows(visit, {misfit.column for misfit in found})
+            table = fitted(table, schemas_of(table, visit.schema))
+            yield from _rows(replace(visit, table=table), {misfit.column for misfit in found})
     except (pa.ArrowException, OSError):
         yield Severity.FAULT, None, "a file cannot be read"
 
@@ -201,8 +210,15 @@ def _values(visit: _Visit, column: Column) -> Iterator[Told]:
     """Count the values that are clamped, or are in no group."""
     rows, counts = 0, Counter[str]()
     for batch in visit.batches([column.name]):
-        values = _read(batch.column(0), column)
-        rows += len(values)
+        raw = batch.column(0)
+        for name in column.path[1:]:
+            raw = pc.struct_field(raw, [name])
+        rows += len(raw)
+        if column.type.kind is Kind.INTEGER and not pa.types.is_integer(raw.type):
+            numbers = pc.cast(raw, pa.float64(), safe=False)
+            found = pc.not_equal(pc.round(numbers), numbers)
+            counts["not whole: they count as the nearest integer"] += found.true_count
+        values = _read(raw, column)
         for what, found in _doubts(values, column):
             counts[what] += found.true_count
     for what, count in counts.items():
@@ -229,6 +245,15 @@ def _doubts(values: pa.Array, column: Column) -> Iterator[tuple[str, pa.BooleanA
 
 def _read(raw: pa.Array, column: Column) -> pa.Array:
     """Return values in the column's type, texts cut as a scan does."""
+    if isinstance(raw, pa.UuidArray):
+        raw = pa.array([None if one is None else str(one) for one in raw.to_pylist()])
+    if column.type.kind is Kind.INTEGER and not pa.types.is_integer(raw.type):
+        numbers = pc.round(pc.cast(raw, pa.float64(), safe=False))
+        numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
+        ends = (-(2.0**63), 2.0**63 - 1024)
+        raw = pc.max_element_wise(
+            pc.min_element_wise(numbers, ends[1], skip_nulls=False), ends[0], skip_nulls=False
+        )
     values = pc.cast(raw, arrow_type(column.type), safe=False)
     if column.type.kind is Kind.TEXT:
         return pc.utf8_slice_codeunits(values, 0, column.max_length)

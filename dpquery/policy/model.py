@@ -62,6 +62,8 @@ class Column:
     """What it means, for analysts to read: no answer depends on it."""
     converted: bool = False
     """Whether the files hold it in another type, so that each value is converted when read."""
+    path: tuple[str, ...] = ()
+    """Where it is inside of structures, by the name of each; otherwise empty."""
 
     def identity(self) -> str:
         """Return the name of the column in the ledger: all that decides which part a row is in.

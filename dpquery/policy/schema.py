@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import types as is_
 
+from dpquery.core.names import dotted
 from dpquery.core.types import (
     BOOLEAN,
     DATE,
@@ -48,6 +50,8 @@ class Schema:
     """Names that differ from another in case only, or not at all."""
     converted: frozenset[str] = frozenset()
     """Columns that a type is made of when they are read: a moment of nanoseconds, say."""
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of fields inside of structures, the name of each of those."""
 
     def converts(self, column: Column) -> bool:
         """Return whether a column that fits is converted as it is read."""
@@ -78,23 +82,62 @@ def read_schema(file: Path) -> Schema:
 @lru_cache(maxsize=16)
 def schema_of(fields: pa.Schema) -> Schema:
     """Return the schema that Arrow has read; most files of a table have the same."""
-    types: dict[str, Type] = {}
-    left_out: dict[str, str] = {}
-    folded = Counter(ascii_folded(one.name) for one in fields)
-    alike = frozenset(one.name for one in fields if folded[ascii_folded(one.name)] > 1)
+    return schema_from(
+        (Found(path, type_of(one), str(one), _converted(one)) for path, one in _flat(fields)),
+        {dotted(path): _left_out(one) for path, one in _flat(fields) if path[1:]}
+        | {one.name: _left_out(one.type) for one in fields},
+    )
+
+
+class Found(NamedTuple):
+    """A column of a file, or a field inside of its structures."""
+
+    path: tuple[str, ...]
+    type: Type | None
+    written: str
+    """The file's own name of the type."""
+    converted: bool
+
+
+def _flat(
+    fields: Iterable[pa.Field], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield columns, and in the place of structures their fields."""
     for one in fields:
-        type_ = type_of(one.type)
-        if one.name in alike:
-            left_out[one.name] = "another column has the same name but for case"
-        elif not read_name.fits(one.name):
-            left_out[one.name] = "its name cannot be printed"
-        elif type_ is not None:
-            types[one.name] = type_
+        if is_.is_struct(one.type):
+            yield from _flat(one.type.fields, (*before, one.name))
         else:
-            left_out[one.name] = _left_out(one.type)
-    written_types = {one.name: str(one.type) for one in fields}
-    converted = frozenset(one.name for one in fields if _converted(one.type))
-    return Schema(types, left_out, written_types, alike, converted)
+            yield (*before, one.name), one.type
+
+
+def schema_from(columns: Iterable[Found], reasons: Mapping[str, str]) -> Schema:
+    """Return a schema of columns; a column is one before a field of the same name.
+
+    Args:
+        columns: what a file has.
+        reasons: why columns without a type are left out, by name.
+    """
+    found = [(dotted(one.path) if one.path[1:] else one.path[0], one) for one in columns]
+    plain = {name for name, one in found if not one.path[1:]}
+    found = [(name, one) for name, one in found if not one.path[1:] or name not in plain]
+    folded = Counter(ascii_folded(name) for name, _ in found)
+    schema = Schema({}, alike=frozenset(n for n, _ in found if folded[ascii_folded(n)] > 1))
+    converted = set[str]()
+    for name, one in found:
+        schema.written[name] = one.written
+        if name in schema.alike:
+            schema.left_out[name] = "another column has the same name but for case"
+        elif not read_name.fits(name):
+            schema.left_out[name] = "its name cannot be printed"
+        elif one.type is not None:
+            schema.types[name] = one.type
+            if one.path[1:]:
+                schema.paths[name] = one.path
+            if one.converted:
+                converted.add(name)
+        else:
+            schema.left_out[name] = reasons.get(name, f"no type for {one.written}")
+    return replace(schema, converted=frozenset(converted))
 
 
 _PLAIN: dict[pa.DataType, Type] = {
@@ -209,7 +252,11 @@ def fitted(table: Table, schemas: Iterable[Schema] | None = None) -> Table:
     """
     read = None if schemas is None else tuple(schemas)
     columns = {
-        name: replace(column, converted=read is None or any(s.converts(column) for s in read))
+        name: replace(
+            column,
+            converted=read is None or any(schema.converts(column) for schema in read),
+            path=next((s.paths[name] for s in read or () if name in s.paths), ()),
+        )
         for name, column in table.columns.items()
     }
     return replace(table, columns=columns)

@@ -8,12 +8,12 @@ relies on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -32,7 +32,7 @@ from dpquery.core.types import (
     Type,
 )
 from dpquery.policy.model import DatabaseTable, Table
-from dpquery.policy.schema import Misfit, Schema, compare, fitted
+from dpquery.policy.schema import Found, Misfit, Schema, compare, fitted, schema_from
 
 T = TypeVar("T")
 
@@ -208,11 +208,18 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
     """Return the columns of a table, with a type where a policy can declare it."""
-    described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
-    written = {name: type_ for name, type_, *_ in described}
-    types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
-    converted = frozenset(name for name, one in written.items() if not _as_it_is(one))
-    return Schema(types, written=written, converted=converted)
+    rows = connection.sql(f"SELECT * FROM {origin}")
+    return schema_from(_flat(zip(rows.columns, rows.types, strict=True)), {})
+
+
+def _flat(columns: Iterable[tuple[str, Any]], before: tuple[str, ...] = ()) -> Iterator[Found]:
+    """Yield columns, and in the place of structures their fields."""
+    for name, type_ in columns:
+        written = str(type_)
+        if type_.id == "struct":
+            yield from _flat(type_.children, (*before, name))
+        else:
+            yield Found((*before, name), _type(written), written, not _as_it_is(written))
 
 
 def _type(written: str) -> Type | None:

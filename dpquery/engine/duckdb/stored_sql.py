@@ -10,6 +10,7 @@ is read, and row groups are skipped as ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from dpquery.core.types import INT64, Kind, Type, decimal_value
 from dpquery.engine.duckdb.connection import INTEGERS, duckdb_name, quoted, text
@@ -18,8 +19,9 @@ from dpquery.policy.model import Column
 
 
 def place_of(column: Column) -> str:
-    """Write a column as the file has it."""
-    return quoted(column.name)
+    """Write a column as the file has it: a field of a structure is NULL where that is."""
+    first, *others = column.path or (column.name,)
+    return reduce(lambda of, name: f"struct_extract({of}, {text(name)})", others, quoted(first))
 
 
 def stored_sql(column: Column) -> str:

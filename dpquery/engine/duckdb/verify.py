@@ -43,7 +43,7 @@ REMEMBERED = 256
 GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
-        *("epoch_ns", "make_timestamp", "make_timestamptz", "typeof"),
+        *("epoch_ns", "make_timestamp", "make_timestamptz", "struct_extract", "typeof"),
         *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
         *("list_filter", "list_value", "row", "string_split", "strlen", "unnest"),
         *("concat_ws", "getvariable", "sha256"),
@@ -325,10 +325,12 @@ class Rehearsal:
         """Return an empty table with the columns of a private one, by name."""
         key = table.name, unit
         if key not in self._made:
-            types = {column.name: column.type for column in table.columns.values()}
+            types = _Fields()
+            for column in table.columns.values():
+                types.add(column.path or (column.name,), column.type)
             if table.unit is not None:
-                types.setdefault(table.unit, unit)
-            columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())
+                types.inner.setdefault(table.unit, unit)
+            columns = types.written
             name = self._made[key] = f"empty{len(self._made)}"
             made = f"CREATE TABLE {name} ({columns or 'one INTEGER'})"
             self.verifier.connection.execute(made)
@@ -340,6 +342,33 @@ class Rehearsal:
             self._made[table, None] = name
             empty = self._public.rows(table).schema.empty_table()
             load(self.verifier.connection, name, empty)
+
+
+class _Fields:
+    """Columns by name, each of a type or with fields of its own."""
+
+    def __init__(self) -> None:
+        self.inner: dict[str, Type | _Fields] = {}
+
+    def add(self, path: Sequence[str], type_: Type) -> None:
+        """Add a column, or a field inside of structures."""
+        name, *others = path
+        if not others:
+            self.inner[name] = type_
+            return
+        fields = self.inner.setdefault(name, _Fields())
+        if isinstance(fields, _Fields):
+            fields.add(others, type_)
+
+    @property
+    def written(self) -> str:
+        """Write the names and types as a table has them."""
+        return ", ".join(
+            f"{quoted(name)} STRUCT({one.written})"
+            if isinstance(one, _Fields)
+            else f"{quoted(name)} {duckdb_name(one)}"
+            for name, one in self.inner.items()
+        )
 
 
 def _unit_type(tables: Sequence[Table]) -> Type:

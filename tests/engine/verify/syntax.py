@@ -83,7 +83,7 @@ SUM_FUNCTIONS = frozenset(
 """What adds rows up."""
 ROW_FUNCTIONS = engine_functions() | {
     *("%", "*", "+", "-", "/", "//"),
-    *("epoch_ns", "make_timestamp", "make_timestamptz", "typeof"),
+    *("epoch_ns", "make_timestamp", "make_timestamptz", "struct_extract", "typeof"),
     *("epoch_us", "floor", "isnan", "left", "list_filter", "list_value", "nullif", "strlen"),
 }
 """What computes values of a row."""
