@@ -28,7 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
-from dpquery.engine.duckdb.stored_sql import stored_sql
+from dpquery.engine.duckdb.stored_sql import place_of, stored_sql
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -146,7 +146,8 @@ class Place(Values):
                 column = self.table.columns[name]
                 if self.held or not _inside_bounds(right, column):
                     return self.value(part)
-                raw = f"{stored_sql(column)} {operator} {self.value(right)}"
+                stored = stored_sql(column) if column.converted else place_of(column)
+                raw = f"{stored} {operator} {self.value(right)}"
                 number = f" AND NOT {is_nan(column)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
