@@ -51,6 +51,7 @@ from dpquery.policy.model import (
     Price,
     ScanLimits,
     Server,
+    Source,
     Table,
 )
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
@@ -156,7 +157,7 @@ def _table(name: str, section: Section) -> Table:
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
+def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]
