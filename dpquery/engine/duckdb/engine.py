@@ -15,7 +15,7 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.column_sql import Place, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
@@ -96,7 +96,10 @@ class DuckDBEngine:
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
-        places = {table.name: Place(table, quoted(table.name)) for table in self._read_by(scan)}
+        places = {
+            table.name: Place.in_files(table, lambda one: quoted(one.name))
+            for table in self._read_by(scan)
+        }
         publics = {name: quoted(name) for name in public_names(scan, self._publics)}
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
@@ -129,7 +132,7 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            attached = isinstance(table.source, DatabaseTable)
+            attached = any(isinstance(one.source, DatabaseTable) for one in table.way)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
@@ -227,13 +230,15 @@ class DuckDBEngine:
         """Hold a new state of the files against the policy: types, and rows per unit."""
         if self._verified.get(table.name) == state:
             return
-        stored = isinstance(table.source, DatabaseTable)
-        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
-        if misfits:
-            raise DataChanged(f"{table.name}: {misfits[0]}")
+        for one in table.way:
+            stored = isinstance(one.source, DatabaseTable)
+            misfits = stored_misfits(connection, one) if stored else file_misfits(one)
+            if misfits:
+                raise DataChanged(f"{one.name}: {misfits[0]}")
         if table.single and table.unit is not None:
-            unit = quoted(table.unit)
-            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
+            place = Place.in_files(table)
+            unit, rows = place.unit, place.source
+            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
             row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:
                 raise DataChanged(

@@ -294,8 +294,10 @@ def _owners_of(first: Derived, second: Derived) -> frozenset[str]:
     names = [list(map(fold, arm.columns)) for arm in (first, second)]
     pairs = zip(*names, strict=True)
     owners = {one for one, other in pairs if one in first.owners and other in second.owners}
-    hidden = (arm.owners - set(own) for arm, own in zip((first, second), names, strict=True))
-    return frozenset(owners.union(next(hidden) & next(hidden)))
+    ours, theirs = (
+        arm.owners - set(own) for arm, own in zip((first, second), names, strict=True)
+    )
+    return frozenset(owners.union(ours if theirs else ()))
 
 
 def _union_all(
