@@ -177,8 +177,6 @@ class Table:
 
     Where another table says it, the column is at the end of the way there.
     """
-    through: Through | None = None
-    """The way to the unit, where the table does not store it."""
     unit_type: Type | None = None
     """None where it is not declared: integer or text, whichever the file has."""
     single: bool = False
@@ -190,6 +188,8 @@ class Table:
     public: bool = False
     unique: tuple[str, ...] = ()
     """Columns of a public table whose values, taken together, occur once."""
+    through: Through | None = None
+    """The way to the unit, where the table does not store it."""
 
     @property
     def way(self) -> tuple[Table, ...]:

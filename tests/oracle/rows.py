@@ -39,9 +39,7 @@ def read_rows(
     other, key = table.through.table, table.through.key
     uncut = replace(other.columns[key], bounds=None, max_length=2**40)
     other = replace(other, columns={key: uncut})
-    claims = {
-        (row[key], owner) for owner, row in read_rows(other, [key]) if owner is not None
-    }
+    claims = {(row[key], owner) for owner, row in read_rows(other, [key]) if owner is not None}
     owners = {value: [] for value, _ in claims if value is not None}
     for value, owner in claims:
         if value is not None:

@@ -59,6 +59,7 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
+from dpquery.sql.bind.joins.way_keys import keys_at
 from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
@@ -516,7 +517,21 @@ class _From:
         if {fold(name.name) for name in item.using} & ours & member.owners:
             return True
         pool = self._pool(item) if inner else item.asked
-        return any(self._equates_units(node, member) for node in pool)
+        if any(self._equates_units(node, member) for node in pool):
+            return True
+        assert isinstance(item.found, Derived)  # noqa: S101 - it is joined on the unit
+        named: list[tuple[exp.Expr, exp.Expr]] = [
+            (one, one) for one in map(exp.column, item.using)
+        ]
+        for node in pool:
+            if isinstance(node, exp.EQ):
+                left, right = unwrapped(node.this), unwrapped(node.expression)
+                named += [(left, right), (right, left)]
+        rows, policy = Private(self.relation, self.scope), self.context.policy
+        theirs = Private(item.found.relation, Scope((member,), self.table))
+        return any(
+            keys_at(one, rows, policy) & keys_at(other, theirs, policy) for one, other in named
+        )
 
     def _equates_units(self, node: exp.Expr, member: Member) -> bool:
         """Return whether the unit of the rows so far is equated with that of a relation."""
