@@ -12,7 +12,14 @@ from typing import assert_never
 
 import duckdb
 
-from dpquery.engine.duckdb.connection import quoted, stored, stored_misfits, text
+from dpquery.engine.duckdb.connection import (
+    duckdb_name,
+    quoted,
+    stored,
+    stored_misfits,
+    text,
+)
+from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.policy.model import DatabaseTable, Files, Table
 from dpquery.policy.schema import Misfit, file_misfits
 
@@ -28,7 +35,7 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     Returns:
         The files that have to stay within reach.
     """
-    sources = [table.source for table in tables]
+    sources = [one.source for table in tables for one in table.way]
     databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
     for database in sorted(databases):
         connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
@@ -42,11 +49,34 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
 
 
 def rows_sql(table: Table) -> str:
-    """Write the rows of a table: the columns that the policy names, as their source has them.
+    """Write the rows of a table: the columns that the policy names, and the unit.
+
+    Where other tables say whose the rows are, each row is there once for each unit that claims
+    its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
+    the files have.
+    """
+    own, through = own_rows_sql(table), table.through
+    if through is None:
+        return own
+    key, unit = quoted(through.key), quoted(table.unit or "")
+    claims = (
+        f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
+        f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
+    )
+    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    return (
+        f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
+        f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
+    )
+
+
+def own_rows_sql(table: Table) -> str:
+    """Write what a table's own source holds: the columns that the policy names.
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    names = dict.fromkeys([*table.columns, *([] if table.unit is None else [table.unit])])
+    owner = table.unit if table.through is None else table.through.column
+    names = dict.fromkeys([*table.columns, *([] if owner is None else [owner])])
     columns = ", ".join(map(quoted, names))
     match table.source:
         case DatabaseTable() as source:
@@ -62,7 +92,11 @@ def rows_sql(table: Table) -> str:
 
 
 def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
-    """Return how the schema of a table's source differs from the policy, for the owner."""
+    """Return how schemas of sources differ from the policy: of a table, and on its way."""
+    return [misfit for one in table.way for misfit in _own_misfits(connection, one)]
+
+
+def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
