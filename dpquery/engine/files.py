@@ -39,11 +39,19 @@ class Fingerprint:
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each."""
+    """Take the fingerprint of a table's files: place, size, time and footer of each.
+
+    So it is of the files of those tables that say whose the rows are.
+    """
     return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
 
 
 def files_of(table: Table) -> list[Path]:
+    """Return the files that say what rows a table has, and whose they are."""
+    return [path for one in table.way for path in _own_files(one)]
+
+
+def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
@@ -118,12 +126,15 @@ def _footer_length(tail: bytes) -> int:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner."""
-    return fit_of(table)[1]
+    """Return how the schema of a private table differs from the policy, for the owner.
+
+    Of the tables on the way to its unit, it is said of their keys.
+    """
+    return [misfit for one in table.way for misfit in fit_of(one)[1]]
 
 
 def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
-    """Return a private table as it is read, and how its schema differs from the policy."""
+    """Return a private table as it is read, and how its own schema differs from the policy."""
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import fit_in_file
 
@@ -139,7 +150,7 @@ def require_fit(policy: Policy, log: FaultLog) -> Policy:
     Raises:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
-    tables = {}
+    tables: dict[str, Table] = {}
     for name, table in policy.tables.items():
         tables[name], told = (table, []) if table.public else _fit(table)
         if told and policy.published:
@@ -151,10 +162,18 @@ def require_fit(policy: Policy, log: FaultLog) -> Policy:
 
 
 def _fit(table: Table) -> tuple[Table, list[Misfit]]:
-    """Return a table as it is read; what cannot be asked yet is converted in any case."""
-    if isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1:
-        return fitted(table), []
-    return fit_of(table)
+    """Return a table with where its columns are, and how it and those on its way differ."""
+    found, told = (table, []) if _waits(table) else fit_of(table)
+    if table.through is not None:
+        other, more = _fit(table.through.table)
+        found = replace(found, through=replace(table.through, table=other))
+        told = [*told, *more]
+    return found, told
+
+
+def _waits(table: Table) -> bool:
+    """Return whether changes wait beside a table's DuckDB file."""
+    return isinstance(table.source, DatabaseTable) and len(_own_files(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:

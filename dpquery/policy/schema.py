@@ -33,8 +33,8 @@ from dpquery.core.types import (
 )
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.files import as_parquet, find_files, is_database, stem
-from dpquery.policy.load import likely_units
 from dpquery.policy.model import Column, Files, Table
+from dpquery.policy.units import likely_units
 from dpquery.policy.values import ascii_folded, read_name
 
 
@@ -245,17 +245,14 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
     return list(found.values())
 
 
-def fitted(table: Table, schemas: Iterable[Schema] | None = None) -> Table:
-    """Return a table that says which of its columns are converted as they are read.
-
-    All of them may be, where no schema is known.
-    """
-    read = None if schemas is None else tuple(schemas)
+def fitted(table: Table, schemas: Iterable[Schema]) -> Table:
+    """Return a table that says where its columns are in files, and which are converted."""
+    read = tuple(schemas)
     columns = {
         name: replace(
             column,
-            converted=read is None or any(schema.converts(column) for schema in read),
-            path=next((s.paths[name] for s in read or () if name in s.paths), ()),
+            converted=any(schema.converts(column) for schema in read),
+            path=next((s.paths[name] for s in read if name in s.paths), ()),
         )
         for name, column in table.columns.items()
     }
@@ -299,7 +296,9 @@ def compare(table: Table, schema: Schema, place: str, path: Path | None = None) 
     """
     wanted = {name: column.type for name, column in table.columns.items()}
     nearest = {n for n, column in table.columns.items() if column.keys or column.bounds}
-    if table.unit is not None:
+    if table.through is not None:
+        wanted[table.through.column] = table.through.type
+    elif table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [

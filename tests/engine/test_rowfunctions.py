@@ -34,6 +34,7 @@ from dpquery.core.types import (
 )
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
@@ -368,16 +369,17 @@ def test_every_function_is_here():
 def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
     table = private_table([path], COLUMNS, unit=None)
     expr = bound(text, table)
-    sql = Place(table, f"read_parquet('{path}')").value(expr)
+    rows = f"({own_rows_sql(table)})"
+    sql = Place(table, rows).value(expr)
     clocks = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}
     shown = f"epoch_us({sql})" if expr.type.kind in clocks else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
     with start() as connection:
-        query = f"SELECT {shown} FROM read_parquet('{path}') WHERE {sql} IS NULL OR TRUE"
+        query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
         read = parsed(connection, f"SELECT {sql}")["select_list"]
         require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
         found = [plain(value) for (value,) in connection.execute(query).fetchall()]
-        connection.execute(f"SELECT {shown} FROM read_parquet('{path}') WHERE FALSE")
+        connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
     names = [name for _, name in columns_of(expr)]
     rows = [{(0, name): row[name] for name in names} for _, row in read_rows(table, names)]
     applied = [e for e in inside(expr) if isinstance(e, Apply)]

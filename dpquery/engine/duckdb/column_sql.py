@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
-from dpquery.engine.duckdb.connection import quoted, stored, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -28,7 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
-from dpquery.engine.duckdb.stored_sql import place_of, stored_sql
+from dpquery.engine.duckdb.sources import view_name
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -42,7 +42,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
-from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
 
@@ -55,18 +55,6 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
-
-
-def files_sql(table: Table) -> str:
-    """Write what stands after FROM for a table's rows."""
-    if isinstance(table.source, DatabaseTable):
-        return stored(table.source)
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
 
 
 @dataclass(frozen=True)
@@ -85,12 +73,17 @@ class Place(Values):
     @classmethod
     def in_files(cls, table: Table) -> Place:
         """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, files_sql(table))
+        return cls(table, quoted(view_name(table)))
 
     @property
     def unit(self) -> str:
         """Write the unit column."""
         return "u" if self.held else quoted(self.table.unit or "")
+
+    @property
+    def near(self) -> bool:
+        """Whether the unit stands beside the rows."""
+        return self.held or self.table.through is None
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
@@ -146,9 +139,8 @@ class Place(Values):
                 column = self.table.columns[name]
                 if self.held or not _inside_bounds(right, column):
                     return self.value(part)
-                stored = stored_sql(column) if column.converted else place_of(column)
-                raw = f"{stored} {operator} {self.value(right)}"
-                number = f" AND NOT {is_nan(column)}" if column.type.kind is Kind.DOUBLE else ""
+                raw = f"{quoted(name)} {operator} {self.value(right)}"
+                number = f" AND NOT {is_nan(name)}" if column.type.kind is Kind.DOUBLE else ""
                 return raw + number
         return self.value(part)
 
@@ -168,14 +160,15 @@ def clamped(column: Column) -> str:
 
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
-    kind, raw = column.type.kind, stored_sql(column)
+    name, kind = quoted(column.name), column.type.kind
     if kind is Kind.TEXT:
-        return f"left({raw}, {column.max_length})"
+        return f"left({name}, {column.max_length})"
     if kind is Kind.BOOLEAN:
-        return raw
+        return name
+    raw = cast(name, duckdb_name(column.type))
     nan, inside = "", raw
     if kind is Kind.DOUBLE:
-        nan, inside = f"WHEN {is_nan(column)} THEN NULL ", settled(raw)
+        nan, inside = f"WHEN {is_nan(column.name)} THEN NULL ", settled(raw)
     if column.bounds is None and kind is not Kind.DECIMAL:
         return f"(CASE {nan}ELSE {inside} END)" if nan else raw
     # A decimal in a file can be wider than its type says; the plan relies on its type.
@@ -184,13 +177,13 @@ def clamped(column: Column) -> str:
     return cut_sql(raw, low, high, nan, inside)
 
 
-def is_nan(column: Column) -> str:
+def is_nan(name: str) -> str:
     """Write whether a column of doubles holds NaN, where DuckDB cannot think that it knows.
 
     The least and greatest value in a Parquet footer pass over NaN, and DuckDB takes from them
     that no row is NaN: `isnan` would be false for all. It concludes nothing through TRY.
     """
-    return f"isnan(TRY({stored_sql(column)}))"
+    return f"isnan(TRY({cast(quoted(name), 'DOUBLE')}))"
 
 
 # Codes and keys in DuckDB's SQL: values as integers, clamped before anything can overflow.
@@ -338,7 +331,7 @@ def short_text(column: Column, keys: Sequence[Scalar | None]) -> str:
     What is longer than every key is none of them, and does not travel any further; counting
     bytes is far cheaper than cutting texts. Where NULL is no key, it stands for the rest.
     """
-    name = stored_sql(column)
+    name = quoted(column.name)
     longest = _longest(keys)
     if None in keys:
         return f"CASE WHEN strlen({name}) > {longest} THEN {text(no_key(keys))} ELSE {name} END"

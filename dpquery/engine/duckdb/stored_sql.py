@@ -28,10 +28,8 @@ def stored_sql(column: Column) -> str:
     """Write a column in its declared type, not yet clamped; NULL where a value has none."""
     place, type_ = place_of(column), column.type
     match type_.kind:
-        case Kind.TEXT | Kind.BOOLEAN if not column.converted:
-            return place
         case _ if not column.converted:
-            return cast(place, duckdb_name(type_))
+            return place
         case Kind.INTEGER:
             nearest = _nearest(place, "BIGINT", *map(str, INT64))
             return _by_type(place, INTEGERS, cast(place, "BIGINT"), nearest)
