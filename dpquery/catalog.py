@@ -124,7 +124,7 @@ def columns(table: Table) -> pa.Table:
 
     What else the owner says of columns is shown where any of them has it.
     """
-    every = table.columns.values()
+    every = table.held.values()
     shown: dict[str, Callable[[Column], str | None]] = {}
     if table.parting is not None:
         shown["parts"] = partial(_parts, table=table)

@@ -185,8 +185,10 @@ def _table(
 ) -> tuple[Table, list[str]]:
     """Return a table, and what was assumed of it."""
     files, schema = _at(f"the table {name}", _files, texts)
-    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    table = Table(name, files, texts, columns)
+    every = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    lists = {name: column for name, column in every.items() if column.type.listed}
+    columns = {name: column for name, column in every.items() if name not in lists}
+    table = Table(name, files, texts, columns, lists=lists)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
     if unit is None:
         return table, notes

@@ -43,10 +43,12 @@ class Kinds:
     of: frozenset[Kind]
     why: str
     remedy: str = "leave it out"
+    lists: bool = True
+    """Whether it applies to columns of lists, of whose values it is said then."""
 
     def require(self, type_: Type, remedy: str = "") -> None:
         """Refuse a column of another type."""
-        if type_.kind not in self.of:
+        if type_.kind not in self.of or (type_.listed and not self.lists):
             what = f"does not apply to a column of type {type_}"
             raise contradiction(what, self.why, remedy or self.remedy)
 
@@ -270,7 +272,8 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
 ), inner=("columns",))
 
 _PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
-    "parts are told by values that are equal exactly: texts, integers, dates, truth.")
+    "parts are told by values that are equal exactly: texts, integers, dates, truth.",
+    lists=False)
 COLUMN = Group("[tables.people.columns]",
     'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
     "What is not listed does not exist for them.", (

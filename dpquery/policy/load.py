@@ -89,13 +89,16 @@ def in_zone(tables: Mapping[str, Table], zone: str) -> dict[str, Table]:
 
 
 def _in_zone(table: Table, zone: str) -> Table:
-    columns = {
-        name: replace(column, type=replace(column.type, zone=zone))
-        if column.type.kind is Kind.TIMESTAMPTZ
-        else column
-        for name, column in table.columns.items()
-    }
-    return replace(table, columns=columns, zone=zone)
+    def zoned(columns: Mapping[str, Column]) -> dict[str, Column]:
+        return {
+            name: replace(column, type=replace(column.type, zone=zone))
+            if column.type.kind is Kind.TIMESTAMPTZ
+            else column
+            for name, column in columns.items()
+        }
+
+    columns, lists = zoned(table.columns), zoned(table.lists)
+    return replace(table, columns=columns, lists=lists, zone=zone)
 
 
 # The limits of a policy: the whole, and each analyst's, in epsilon or in rho.
@@ -173,12 +176,25 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
+    columns, lists = _apart(section, columns, public)
     stated["unit_type"] = stored_unit_type(
         section, stated["unit"], stated["unit_type"], columns
     )
     del stated["through"]  # of other tables, which are read first
     source = _source(section, given, public)
-    return Table(name, source, given["path"] or (), columns, **stated)
+    return Table(name, source, given["path"] or (), columns, lists=lists, **stated)
+
+
+def _apart(
+    section: Section, columns: dict[str, Column], public: bool
+) -> tuple[dict[str, Column], dict[str, Column]]:
+    """Return columns of values, and those of lists."""
+    lists = {name: column for name, column in columns.items() if column.type.listed}
+    for name in lists if public else ():
+        what, why = "is a list in a public table", "a public table has one value in each place."
+        unfit = contradiction(what, why, "leave the column out")
+        raise section.child("columns").refuse(name, unfit)
+    return {name: one for name, one in columns.items() if name not in lists}, lists
 
 
 def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:

@@ -215,6 +215,13 @@ class Table:
     """The policy's time zone, in which instants are shown and looked up in the calendar."""
     through: Through | None = None
     """The way to the unit, where the table does not store it."""
+    lists: dict[str, Column] = field(default_factory=dict)
+    """Columns of lists, whose values rows are made of; what else is said is of the values."""
+
+    @property
+    def held(self) -> dict[str, Column]:
+        """All that the policy names of the files, in columns."""
+        return {**self.columns, **self.lists}
 
     @property
     def way(self) -> tuple[Table, ...]:

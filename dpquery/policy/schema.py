@@ -157,6 +157,9 @@ def type_of(arrow: pa.DataType) -> Type | None:
     """Return the policy's type of a file's, as a draft names it; None where there is none."""
     if is_.is_dictionary(arrow):
         return type_of(arrow.value_type)
+    if is_.is_list(arrow) or is_.is_large_list(arrow):
+        inner = type_of(arrow.value_type)
+        return None if inner is None or inner.listed else replace(inner, listed=True)
     if is_.is_decimal(arrow):
         fits = arrow.precision <= DECIMAL_DIGITS and 0 <= arrow.scale <= arrow.precision
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
@@ -169,13 +172,15 @@ _CONVERTED = frozenset({pa.uint64(), pa.uuid(), pa.time64("ns")})
 
 
 def _converted(arrow: pa.DataType) -> bool:
+    if is_.is_list(arrow) or is_.is_large_list(arrow):
+        return _converted(arrow.value_type)
     return arrow in _CONVERTED or (is_.is_timestamp(arrow) and arrow.unit == "ns")
 
 
 _RECIPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (is_.is_timestamp, "some milliseconds are years beyond 294247; store microseconds"),
     (is_.is_map, "store its entries as rows of a table of their own"),
-    (is_.is_nested, "store what is asked about in columns of their own"),
+    (is_.is_nested, "store a row for each value in a table of its own"),
     (is_.is_duration, "store it as a number, of seconds say"),
     (is_.is_decimal, f"store it with at most {DECIMAL_DIGITS} digits, or as a double"),
     (is_.is_null, "it has no value in any row"),
@@ -202,6 +207,9 @@ def widens(actual: Type, declared: Type, *, nearest: bool = False) -> bool:
 
     A date is no timestamp: the last days of a file's range have no number of microseconds.
     """
+    if actual.listed or declared.listed:
+        inner = (replace(one, listed=False) for one in (actual, declared))
+        return actual.listed is declared.listed and widens(*inner, nearest=nearest)
     if actual.kind is Kind.DECIMAL and declared.kind is Kind.DECIMAL:
         whole = declared.precision - declared.scale
         return actual.scale <= declared.scale and actual.precision - actual.scale <= whole
@@ -238,7 +246,7 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
             continue
         for misfit in compare(table, schema, path.name, path):
             found.setdefault(misfit.column, misfit)
-        for name in table.columns.keys() & schema.written.keys():
+        for name in table.held.keys() & schema.written.keys():
             first.setdefault(name, {}).setdefault(schema.written[name], path)
     for misfit in _narrowed(first):
         found.setdefault(misfit.column, misfit)
@@ -248,15 +256,18 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
 def fitted(table: Table, schemas: Iterable[Schema]) -> Table:
     """Return a table that says where its columns are in files, and which are converted."""
     read = tuple(schemas)
-    columns = {
-        name: replace(
-            column,
-            converted=any(schema.converts(column) for schema in read),
-            path=next((s.paths[name] for s in read if name in s.paths), ()),
-        )
-        for name, column in table.columns.items()
-    }
-    return replace(table, columns=columns)
+
+    def placed(columns: Mapping[str, Column]) -> dict[str, Column]:
+        return {
+            name: replace(
+                column,
+                converted=any(schema.converts(column) for schema in read),
+                path=next((s.paths[name] for s in read if name in s.paths), ()),
+            )
+            for name, column in columns.items()
+        }
+
+    return replace(table, columns=placed(table.columns), lists=placed(table.lists))
 
 
 def schemas_of(table: Table, read: Callable[[Path], Schema] = read_schema) -> Iterator[Schema]:
@@ -294,8 +305,8 @@ def compare(table: Table, schema: Schema, place: str, path: Path | None = None) 
 
     Folders on the way to a file, where there is one, may be named after a column.
     """
-    wanted = {name: column.type for name, column in table.columns.items()}
-    nearest = {n for n, column in table.columns.items() if column.keys or column.bounds}
+    wanted = {name: column.type for name, column in table.held.items()}
+    nearest = {n for n, column in table.held.items() if column.keys or column.bounds}
     if table.through is not None:
         wanted[table.through.column] = table.through.type
     elif table.unit is not None:

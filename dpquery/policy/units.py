@@ -63,7 +63,7 @@ def stored_unit_type(
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
     """Return the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
+    able = [n for n, type_ in types.items() if type_.kind in _UNIT_KINDS and not type_.listed]
     return [name for name in able if _UNIT_NAME.fullmatch(name)]
 
 
@@ -85,7 +85,7 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
 
 def read_unit_type(unit: str, type_: Type) -> Type:
     """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in _UNIT_KINDS:
+    if type_.kind not in _UNIT_KINDS or type_.listed:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
         remedy = "name an integer or a text column"

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -303,13 +303,18 @@ TYPES = (*_PLAIN_TYPES, "decimal(18,2)")
 @reader(f"a type: {', '.join(TYPES)}")
 def read_type(value: object) -> Type:
     text = value if isinstance(value, str) else ""
+    if text.endswith("[]") and read_type.fits(text[:-2]) and not text.endswith("[][]"):
+        return replace(read_type.read(text[:-2]), listed=True)
     if text in _PLAIN_TYPES:
         return Type(Kind(text))
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)", text)
     if digits and 1 <= int(digits[1]) <= DECIMAL_DIGITS and int(digits[2]) <= int(digits[1]):
         return Type(Kind.DECIMAL, int(digits[1]), int(digits[2]))
     near = _OTHER_NAMES.get(text.lower()) or nearest(text, TYPES) or "integer"
-    why = f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_DIGITS} digits."
+    why = (
+        f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_DIGITS} digits,\n"
+        "and a list of any of these is written text[]."
+    )
     raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from math import copysign, isinf, isnan
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpquery.core.types import Kind
@@ -22,6 +24,7 @@ from dpquery.engine.files import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import constant, settled
+from dpquery.rowfunctions.lists import MOST_VALUES
 from dpquery.rowfunctions.numeric import half_away
 
 
@@ -58,7 +61,7 @@ def _stored_rows(
         raise DataChanged(
             f"{table.name!r} is in a DuckDB file, which this engine does not read"
         )
-    columns = [table.columns[name] for name in names]
+    columns = [table.held[name] for name in names]
     for path in table.source.paths:
         yield from _rows_of(path, unit, columns)
 
@@ -66,14 +69,24 @@ def _stored_rows(
 def _rows_of(
     path: Path, unit: str | None, columns: Sequence[Column]
 ) -> Iterator[tuple[Value, Mapping[str, Value]]]:
-    wanted = {column.name for column in columns} | ({unit} if unit is not None else set())
+    wanted = {(column.path or (column.name,))[0] for column in columns} | (
+        {unit} if unit is not None else set()
+    )
     with pq.ParquetFile(path) as file:
         data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
     units = [None] * length if unit is None else _plain(data.column(unit))
-    cells = [map(_Clamp(column), _plain(data.column(column.name))) for column in columns]
+    cells = [map(_Clamp(column), _plain(_field(data, column))) for column in columns]
     names = [column.name for column in columns]
     for owner, *values in zip(units, *cells, strict=True):
         yield owner, dict(zip(names, values, strict=True))
+
+
+def _field(data: pa.Table, column: Column) -> pa.ChunkedArray:
+    """Return a column, or a field inside of its structures."""
+    if column.name in data.column_names:
+        return data.column(column.name)
+    first, *others = column.path
+    return reduce(lambda of, name: pc.struct_field(of, [name]), others, data.column(first))
 
 
 def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
@@ -96,6 +109,9 @@ def _plain(column: pa.ChunkedArray) -> list[Value]:
         column = column.cast(pa.int64())
     elif pa.types.is_time32(type_):
         column = column.cast(pa.int32())
+    elif pa.types.is_list(type_):
+        lists = (None if one.values is None else one.values for one in column)
+        return [None if one is None else _plain(pa.chunked_array([one])) for one in lists]
     cells: list[Value] = column.to_pylist()
     if isinstance(type_, pa.UuidType):
         return [None if cell is None else str(cell) for cell in cells]
@@ -127,6 +143,13 @@ class _Clamp:
             self._ends = column.interval.low, column.interval.high
 
     def __call__(self, cell: Value) -> Value:
+        if self._type.listed and cell is not None:
+            return [
+                None if each is None else self._clamped(each) for each in cell[:MOST_VALUES]
+            ]
+        return self._clamped(cell)
+
+    def _clamped(self, cell: Value) -> Value:
         value = None if cell is None else self._typed(cell)
         if value is None or self._ends is None:
             return value

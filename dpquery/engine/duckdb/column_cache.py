@@ -76,6 +76,8 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
+        if any(name[2:] in table.lists for name in names):
+            return read  # how long lists are is not known
         entry = self._entry(table, f"({own_rows_sql(table)})", state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)

@@ -29,6 +29,7 @@ from dpquery.engine.duckdb.expr_sql import (
     storage,
 )
 from dpquery.engine.duckdb.sources import view_name
+from dpquery.engine.duckdb.stored_sql import ELEMENT, element_of
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -44,6 +45,7 @@ from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
+from dpquery.rowfunctions.lists import MOST_VALUES
 from dpquery.rowfunctions.ranges import conjuncts
 
 
@@ -87,7 +89,7 @@ class Place(Values):
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
-        column = self.table.columns[reference.name]
+        column = self.table.held[reference.name]
         return held_name(column.name) if self.held else clamped(column)
 
     def relation(self, relation: Relation) -> str:
@@ -161,6 +163,9 @@ def clamped(column: Column) -> str:
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
     name, kind = quoted(column.name), column.type.kind
+    if column.type.listed:
+        inner = clamped(element_of(column))
+        return f"list_transform({name}[1:{MOST_VALUES}], lambda {quoted(ELEMENT)}: {inner})"
     if kind is Kind.TEXT:
         return f"left({name}, {column.max_length})"
     if kind is Kind.BOOLEAN:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
@@ -162,6 +163,8 @@ def duckdb_name(type_: Type) -> str:
     >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
     ('DECIMAL(9, 2)', 'VARCHAR')
     """
+    if type_.listed:
+        return f"{duckdb_name(replace(type_, listed=False))}[]"
     names = {
         Kind.INTEGER: "BIGINT",
         Kind.TEXT: "VARCHAR",
@@ -226,10 +229,14 @@ def _type(written: str) -> Type | None:
     decimal = _DECIMAL.fullmatch(written)
     if decimal:
         return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
+    if written.endswith("[]"):
+        inner = _type(written[:-2])
+        return None if inner is None or inner.listed else replace(inner, listed=True)
     return TEXT if written.startswith("ENUM(") else _TYPES.get(written)
 
 
 def _as_it_is(written: str) -> bool:
+    written = written.removesuffix("[]")
     return written in _AS_THEY_ARE or _DECIMAL.fullmatch(written) is not None
 
 

@@ -379,7 +379,8 @@ def _lent(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> 
 def _named(schema: Schema) -> dict[str, Type]:
     """Return the columns that are held in a type of a policy as they are."""
     apart = schema.converted | schema.paths.keys()
-    return {name: one for name, one in schema.types.items() if name not in apart}
+    types = schema.types.items()
+    return {name: one for name, one in types if name not in apart and not one.listed}
 
 
 def _listed(table: Table) -> str:

@@ -84,7 +84,7 @@ def rows_sql(table: Table) -> str:
         f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
         f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
     )
-    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    columns = "".join(f"r.{quoted(name)}, " for name in table.held)
     return (
         f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
         f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
@@ -99,7 +99,7 @@ def own_rows_sql(table: Table) -> str:
     owner, type_ = table.unit, table.unit_type
     if table.through is not None:
         owner, type_ = table.through.column, table.through.type
-    shown = {name: stored_sql(column) for name, column in table.columns.items()}
+    shown = {name: stored_sql(column) for name, column in table.held.items()}
     if owner is not None:
         place = quoted(owner)  # texts may be stored as UUIDs
         shown.setdefault(owner, cast(place, duckdb_name(TEXT)) if type_ == TEXT else place)

@@ -10,12 +10,16 @@ is read, and row groups are skipped as ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from dpquery.core.types import INT64, Kind, Type, decimal_value
 from dpquery.engine.duckdb.connection import INTEGERS, duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.policy.model import Column
+
+ELEMENT = "list value"
+"""What a value of a list is called."""
 
 
 def place_of(column: Column) -> str:
@@ -24,12 +28,20 @@ def place_of(column: Column) -> str:
     return reduce(lambda of, name: f"struct_extract({of}, {text(name)})", others, quoted(first))
 
 
+def element_of(column: Column) -> Column:
+    """Return what is said of each value of a list, as a column of that name."""
+    return replace(column, name=ELEMENT, type=replace(column.type, listed=False), path=())
+
+
 def stored_sql(column: Column) -> str:
     """Write a column in its declared type, not yet clamped; NULL where a value has none."""
     place, type_ = place_of(column), column.type
     match type_.kind:
         case _ if not column.converted:
             return place
+        case _ if type_.listed:
+            inner = stored_sql(element_of(column))
+            return f"list_transform({place}, lambda {quoted(ELEMENT)}: {inner})"
         case Kind.INTEGER:
             nearest = _nearest(place, "BIGINT", *map(str, INT64))
             return _by_type(place, INTEGERS, cast(place, "BIGINT"), nearest)
@@ -44,6 +56,10 @@ def stored_sql(column: Column) -> str:
             own = duckdb_name(type_)
             floored = _floored(place, "make_timestamptz")
             return _by_type(place, ["TIMESTAMPTZ_NS"], floored, _try(place, own))
+        case Kind.TIME:
+            midnight = cast(text("00:00:00"), "TIME")
+            floored = f"({midnight} + to_microseconds(epoch_ns({place}) // 1000))"
+            return _by_type(place, ["TIME_NS"], floored, _try(place, "TIME"))
     return _try(place, duckdb_name(type_))
 
 

@@ -45,7 +45,16 @@ GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
         *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
-        *("list_filter", "list_value", "row", "string_split", "strlen", "unnest"),
+        *(
+            "list_contains",
+            "list_filter",
+            "list_transform",
+            "list_value",
+            "row",
+            "string_split",
+            "strlen",
+            "unnest",
+        ),
         *("concat_ws", "getvariable", "sha256"),
         *("bool_and", "bool_or", "count", "count_star", "list", "max", "min", "sum"),
         *("dense_rank", "lag", "lead", "ntile", "rank", "row_number"),
@@ -296,7 +305,7 @@ class Rehearsal:
         """Return an empty table with the columns of a private one, by name."""
         key = table.name, unit
         if key not in self._made:
-            types = {column.name: column.type for column in table.columns.values()}
+            types = {column.name: column.type for column in table.held.values()}
             if table.unit is not None:
                 types.setdefault(table.unit, unit)
             columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())

@@ -35,7 +35,7 @@ from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.row_lists import among_list, is_true
+from dpquery.sql.bind.row_lists import among_list, in_list, is_true
 from dpquery.sql.bind.scope import (
     Member,
     Scope,
@@ -225,6 +225,12 @@ class Conditions:
         return cast_as(span, self._value(node.this), node, type_)
 
     def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
+        named = unwrapped(arguments[0]) if arguments else None
+        listed = None if named is None else self.scope.list_named(named, self.spans.of(named))
+        if listed is not None and function.name == "LIST_CONTAINS" and len(arguments) == 2:
+            return in_list(span, listed, self._value(arguments[1]), self)
+        if listed is not None and function.name == "LENGTH" and len(arguments) == 1:
+            return rowfunctions.apply(span, "LIST_LENGTH", listed)
         if function.name == "DATE_ADD" and len(arguments) == 2:
             interval = unwrapped(arguments[1])
             if isinstance(interval, exp.Interval):

@@ -18,7 +18,7 @@ from dpquery.sql.parse.parser import Parsed
 
 def read_fields(parsed: Parsed, policy: Policy) -> None:
     """Name the fields of structures in a query as columns are named."""
-    columns = (c for table in policy.tables.values() for c in table.columns.values())
+    columns = (c for table in policy.tables.values() for c in table.held.values())
     fields = {fold(column.name): column.name for column in columns if len(column.path) > 1}
     if not fields:
         return

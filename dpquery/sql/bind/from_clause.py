@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, time
 from fractions import Fraction
 from itertools import count, takewhile
@@ -46,10 +46,12 @@ class Derived:
     """Folded names under which it gives the privacy unit."""
     table: Table
     """The table that refusals about it speak of."""
+    lists: Mapping[str, ColumnRef] = field(default_factory=dict)
+    """Columns of lists, of which rows are made."""
 
     def member(self, alias: str) -> Member:
         """Return it a name in a FROM clause."""
-        return Member(alias, self.columns, self.owners)
+        return Member(alias, self.columns, self.owners, lists=self.lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,8 @@ class Context(ABC):
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
         parts = table.parts_per_unit or 1
         scan = TableScan(span, table.name, number, _parting(table, columns), parts)
-        return Derived(scan, columns, owners, table)
+        lists = {c.name: column_ref(c, number, span) for c in table.lists.values()}
+        return Derived(scan, columns, owners, table, lists)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
         """Find what WITH calls so: the innermost, and no table of the policy before it."""
