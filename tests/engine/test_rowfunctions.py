@@ -84,6 +84,8 @@ COLUMNS = (
     Column("big", Type(Kind.DECIMAL, 38, 2)),
     Column("u64", Type(Kind.DECIMAL, 20), converted=True),
     Column("uid", TEXT, max_length=36, converted=True),
+    Column("tags", Type(Kind.TEXT, listed=True), max_length=3),
+    Column("odds", Type(Kind.DOUBLE, listed=True), Bounds(Fraction(-1), Fraction(9))),
 )
 SCHEMA = pa.schema(
     {
@@ -95,7 +97,7 @@ SCHEMA = pa.schema(
         "z": pa.timestamp("us", "UTC"), "zf": pa.timestamp("us", "Europe/Paris"),
         "zn": pa.timestamp("ns", "UTC"), "tod": pa.time64("us"), "cat": pa.float64(),
         "dec": pa.decimal128(38, 10), "big": pa.decimal128(38, 2), "u64": pa.uint64(),
-        "uid": pa.uuid(),
+        "uid": pa.uuid(), "tags": pa.list_(pa.string()), "odds": pa.list_(pa.float64()),
     }
 )  # fmt: skip
 _SMALL = [-(2**31), -5, -1, 0, 1, 2, 7, 99, 100, 2**31 - 1]
@@ -140,6 +142,8 @@ CELLS: dict[str, list[object]] = {
     "big": list(map(Decimal, ("-999999999999999999999999999999999999.99", "-0.01", "0", "2.5",
                               "999999999999999999999999999999999999.99"))),
     "u64": [0, 1, LONG - 1, LONG, 2 * LONG - 1],
+    "tags": [[], ["a"], ["abcd", None], [None], ["a\0", ""], ["b"] * 99 + ["a"], ["ä"] * 99],
+    "odds": [[], [NAN], [INF, -INF], [1.5, -0.0], [None, 1e300], [0.5] * 70],
     "uid": [UUID(int=0).bytes, UUID(int=2**128 - 1).bytes, UUID(int=2**127).bytes],
     "late": [-LONG, -LONG + 1, -62135596800000001, -62135596800000000, -1, 0, 1, 10**15,
              253402300799999999, 253402300800000000, LONG - 1, 951827696789012],
@@ -262,6 +266,9 @@ MEANT = {
                 "nano AT TIME ZONE 'Australia/Lord_Howe'", "day::TIMESTAMPTZ"],
     "CLOCK_TRUNC": [f"DATE_TRUNC('{unit}', {of})" for unit in ("hour", "minute", "second")
                     for of in ("z", "zf", "zn")],
+    "LIST_CONTAINS": ["LIST_CONTAINS(tags, 'a')", "ARRAY_HAS(tags, s)", "LIST_HAS(odds, 1.5)",
+                      "'abc' IN UNNEST(tags)", "d IN UNNEST(odds)"],
+    "LIST_LENGTH": ["LEN(tags)", "LENGTH(odds)"],
     "TO_DATE": ["at::DATE", "CAST(late AS DATE)"],
     "TO_TIMESTAMP": ["day::TIMESTAMP", "CAST(far AS TIMESTAMP)"],
 }  # fmt: skip
