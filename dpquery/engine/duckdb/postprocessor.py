@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC
 from fractions import Fraction
 from functools import lru_cache, wraps
 from hashlib import sha256
@@ -140,33 +141,29 @@ class PublicEngine:
         if type_.kind is Kind.DOUBLE:
             return None
         rows = self._connection.execute(
-            f"SELECT DISTINCT {name} FROM {self._relations[table]} WHERE {name} IS NOT NULL "
-            f"ORDER BY {name} LIMIT {MOST_VALUES + 1}"
+            f"SELECT DISTINCT {_handed(name, type_)} FROM {self._relations[table]} "
+            f"WHERE {name} IS NOT NULL "
+            f"ORDER BY 1 LIMIT {MOST_VALUES + 1}"
         ).fetchall()
         if len(rows) > MOST_VALUES:
             return None
-        exact = type_.kind is Kind.DECIMAL
-        return tuple(Fraction(value) if exact else value for (value,) in rows)
+        return tuple(_known(value, type_) for (value,) in rows)
 
     def tuples(
         self, table: str, columns: Sequence[str]
     ) -> Sequence[tuple[Scalar | float | None, ...]] | None:
         """Return the different rows of some columns, as private rows meet them."""
         types = self._types[table]
-        shown = ", ".join(_plain(quoted(name), types[name]) for name in columns)
+        shown = ", ".join(
+            _handed(_plain(quoted(name), types[name]), types[name]) for name in columns
+        )
         rows = self._connection.execute(
             f"SELECT DISTINCT {shown} FROM {self._relations[table]} LIMIT {MOST_VALUES + 1}"
         ).fetchall()
         if len(rows) > MOST_VALUES:
             return None
-        exact = [types[name].kind is Kind.DECIMAL for name in columns]
-        return [
-            tuple(
-                Fraction(value) if known and value is not None else value
-                for value, known in zip(row, exact, strict=True)
-            )
-            for row in rows
-        ]
+        kinds = [types[name] for name in columns]
+        return [tuple(map(_known, row, kinds)) for row in rows]
 
     @_once
     def nulls(self, table: str, column: str) -> bool:
@@ -345,6 +342,20 @@ class PublicEngine:
         sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
         row = self._connection.execute(sql).fetchone()
         return row is not None and row[0] is True
+
+
+def _handed(value: str, type_: Type) -> str:
+    """Write a value to be taken over by Python: an instant as its time in UTC."""
+    return f"timezone('UTC', {value})" if type_.kind is Kind.TIMESTAMPTZ else value
+
+
+def _known(value: Any, type_: Type) -> Any:
+    """Return a value that was taken over, exact, as the tree holds it."""
+    if value is None:
+        return None
+    if type_.kind is Kind.TIMESTAMPTZ:
+        return value.replace(tzinfo=UTC)
+    return Fraction(value) if type_.kind is Kind.DECIMAL else value
 
 
 def _plain(name: str, type_: Type) -> str:
