@@ -268,8 +268,9 @@ class Scope:
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is a relation's name in this query."""
         unknown = node.table and fold(node.table) not in self.aliases
-        inside = [n for n in self.columns if fold(n).startswith(f"{fold(node.table)}.")]
-        if unknown and inside:
+        before = f"{fold(node.table)}."
+        inside = [n for n in self.columns if fold(n).startswith(before)] if unknown else []
+        if inside:
             near = nearest(f"{node.table}.{node.name}", inside) or inside[0]
             title = f"{node.table} has no field {node.name[:80]!r}"
             remedy = (written_name(near), f"fields here: {listed_names(inside, near)}")

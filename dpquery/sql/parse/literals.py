@@ -256,7 +256,7 @@ def written_value(value: object) -> str:
         return "'" + str.replace(value, "'", "''") + "'"
     if type(value) is datetime and value.tzinfo is None:
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-    if isinstance(value, datetime):
+    if type(value) is datetime and in_every_calendar(value):
         return f"TIMESTAMPTZ '{value.astimezone(UTC).isoformat(sep=' ')}'"
     if type(value) is time and value.tzinfo is None:
         return f"TIME '{value.isoformat()}'"

@@ -148,11 +148,10 @@ def between(function: DPFunction, written: str, loose: bool) -> str:
     return f"LEAST(GREATEST({written}, 0), 1000)" if cut else written
 
 
-_MOMENTS = MOMENTS | {Kind.TIME}
 _TAKEN = {
     Takes.VALUE: frozenset(Kind),
     Takes.NUMBER: NUMERIC,
-    Takes.ORDERED: NUMERIC | _MOMENTS,
+    Takes.ORDERED: NUMERIC | MOMENTS | {Kind.TIME},
     Takes.CONDITION: frozenset({Kind.BOOLEAN}),
     Takes.LISTED: frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME},
     Takes.DISCRETE: frozenset(Kind) - {Kind.DOUBLE},
@@ -319,7 +318,7 @@ def as_compared(
     literals = [expr for expr in others if isinstance(expr, Literal)]
     if not literals or len(literals) < len(others):
         return _compared_anew(source, operator or Comparison.EQ, model, others)
-    year = _year(source.snippet(literals[0].span)) if model.type.kind in _MOMENTS else None
+    year = _year(source.snippet(literals[0].span)) if model.type.kind in MOMENTS else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
         negated = "NOT " if operator is Comparison.NE else ""
         ends = " AND ".join(_day(year, model.type, last=last) for last in (False, True))
@@ -340,7 +339,7 @@ def _compared_anew(
 ) -> str:
     """Write a comparison of what is no literal: of moments converted, or with a sample."""
     left, other = source.snippet(model.span), next(iter(others), model)
-    if {model.type.kind, other.type.kind} == _MOMENTS:
+    if {model.type.kind, other.type.kind} <= MOMENTS:
         right = f"CAST({source.snippet(other.span)} AS {model.type.kind.name})"
         return f"{left} {operator.value} {right}"
     downwards = operator in {Comparison.LT, Comparison.LE}
@@ -356,7 +355,7 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
         return "'" + text.replace("'", "''") + "'"
     if type_.kind is Kind.BOOLEAN:
         return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
-    if type_.kind in _MOMENTS and year is not None:
+    if type_.kind in MOMENTS and year is not None:
         return _day(year, type_, last=last)
     return _sample_literal(model)
 
