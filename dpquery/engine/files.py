@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import pyarrow as pa
+
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy.footers import footer
 from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, file_misfits
 
-_FOOTER = 8
-_LARGEST_FOOTER = 2**26
 _END = 2**20
 
 
@@ -39,7 +40,7 @@ class Fingerprint:
 
 def fingerprint(table: Table) -> Fingerprint:
     """Take the fingerprint of a table's files: place, size, time and footer of each."""
-    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+    return Fingerprint(tuple(footer(path).state for path in files_of(table)))
 
 
 def files_of(table: Table) -> list[Path]:
@@ -70,14 +71,6 @@ def require_unchanged(tables: Sequence[Table], state: TableStates) -> None:
         raise DataChanged(f"the files of {names} changed while they were read")
 
 
-def _of_file(path: Path) -> tuple[int, int, int, int, str]:
-    with path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        end = _footer_length(_tail(file, state.st_size, _FOOTER))
-        digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
-
-
 def about_bytes(path: Path, *, whole: bool = False) -> str:
     """Return what tells the bytes of a file from others: its size, and a hash of both ends.
 
@@ -99,13 +92,6 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
     return file.read(length)
 
 
-def _footer_length(tail: bytes) -> int:
-    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
-    if tail[4:] == b"PAR1":
-        return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
-    return 4096
-
-
 # A policy that does not fit its files is told when a session opens, before any charge.
 #
 # What is compared is names and types of columns: a public fact of the data owner's files,
@@ -123,6 +109,17 @@ def misfits_of(table: Table) -> list[Misfit]:
 
         return misfits_in_file(table)
     return file_misfits(table)
+
+
+def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a private table's rows, for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    from dpquery.engine.duckdb.sources import batches
+
+    return batches(table, names)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:

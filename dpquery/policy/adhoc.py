@@ -1,7 +1,7 @@
 """A policy made from the arguments of `connect`, for one's own Parquet files.
 
-The schema of a table's first file is read once and is policy from then on. Nothing else of the
-file is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
+The schema of a table's files is read once and is policy from then on. Nothing else of a file
+is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
 file are, by the keys of `keys.py`; what is offered is written in Python.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import TEXT, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.files import find_files, stem
+from dpquery.policy.files import find_files, folder_columns, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
-from dpquery.policy.model import Bounds, Column, Files, Policy, PolicyBudget, Table
-from dpquery.policy.schema import Schema, read_schema
+from dpquery.policy.model import Bounds, Column, Files, Parquet, Policy, PolicyBudget, Table
+from dpquery.policy.schema import Schema, read_schema, united
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
@@ -198,7 +198,13 @@ def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
-    return Files(files), read_schema(files[0])
+    schema, folders = united(map(read_schema, files)), folder_columns(files)
+    # A folder's name is a text: what its values have in common is up to the data.
+    named = {
+        name: TEXT for name in sorted(folders - schema.written.keys()) if read_name.fits(name)
+    }
+    types = {**schema.types, **named}
+    return Files(files, Parquet(tuple(named))), replace(schema, types=types)
 
 
 # Whose rows they are, and how many of one unit count.

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -88,6 +88,9 @@ _PATTERN = frozenset("*?[]{}")
 def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
     """Return the files behind some paths, each glob's in sorted order, links followed.
 
+    A folder stands for the Parquet files in it and in folders below, as Spark reads it: but for
+    what is hidden, or begins with `_`.
+
     Raises:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
             of a table format, whose deleted rows it can hold.
@@ -95,7 +98,9 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
     refuse_formats(directory / _before_wildcards(path) for path in paths)
     found = [file for path in paths for file in _matches(path, directory)]
     for file in found:
-        if _PATTERN.intersection(str(file)):  # a reader would read other files by it
+        name = str(file)
+        if _PATTERN.intersection(name) or (not name.isascii() and _no_text(name)):
+            # A reader would read other files by it, or none.
             what = f"names a file whose name could be read as a pattern: {written(str(file))}"
             why = "a name with one of * ? [ ] { } in it can stand for other files."
             raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
@@ -106,16 +111,70 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def _no_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def _matches(path: str, directory: Path) -> list[Path]:
+    if os.path.isdir(folder := os.path.join(directory, path)):
+        found = _resolved(_below(folder), directory)
+        if not found:
+            raise _missing(f"names a folder without Parquet files: {written(path)}", directory)
+        return found
     if not glob.has_magic(path) or (directory / path).exists():
         return [find_file(path, directory)]
-    names = glob.glob(path, root_dir=directory, recursive=True)
-    files = sorted(file for name in names if (file := directory / name).is_file())
-    found = [file.resolve() for file in files]
-    refuse_formats(file.parent for file in (*files, *found))
-    if not files:
+    found = _resolved(map(str, glob.glob(path, root_dir=directory, recursive=True)), directory)
+    if not found:
         raise _missing(f"matches no file: {written(path)}", directory)
     return found
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Yield the Parquet files in a folder and below, links followed; each folder once."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        way = os.path.realpath(place)
+        folders[:] = [] if way in seen else [one for one in folders if _counts(one)]
+        for name in () if way in seen else names:
+            if _counts(name) and name.lower().endswith(".parquet"):
+                yield os.path.join(place, name)
+        seen.add(way)
+
+
+def _counts(name: str) -> bool:
+    """Return whether a name in a folder is of its rows: `_x=1` is a folder of a column `_x`."""
+    return name[0] != "." and (name[0] != "_" or "=" in name)
+
+
+def folder_columns(files: Iterable[Path]) -> frozenset[str]:
+    """Return the columns after which folders on the way to some files are named.
+
+    >>> sorted(folder_columns([Path("/a/year=2024/month=3/1.parquet")]))
+    ['month', 'year']
+    """
+    folders = {part for way in {file.parent for file in files} for part in way.parts}
+    return frozenset(part.partition("=")[0] for part in folders if "=" in part)
+
+
+def _resolved(names: Iterable[str], directory: Path) -> list[Path]:
+    """Return the files among some names in sorted order, links followed: each folder once."""
+    files = sorted(
+        path for name in names if os.path.isfile(path := os.path.join(directory, name))
+    )
+    folders = dict.fromkeys(map(os.path.dirname, files))
+    ways = {folder: os.path.realpath(folder) for folder in folders}
+    found = [
+        os.path.realpath(file)
+        if os.path.islink(file)
+        else os.path.join(ways[os.path.dirname(file)], os.path.basename(file))
+        for file in files
+    ]
+    refuse_formats(map(Path, {*folders, *map(os.path.dirname, found)}))
+    return list(map(Path, found))
 
 
 def _before_wildcards(path: str) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -28,7 +28,14 @@ from dpquery.policy.document import (
     toml_text,
     written,
 )
-from dpquery.policy.files import as_parquet, find_file, find_files, is_database, unlinked
+from dpquery.policy.files import (
+    as_parquet,
+    find_file,
+    find_files,
+    folder_columns,
+    is_database,
+    unlinked,
+)
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
@@ -46,6 +53,7 @@ from dpquery.policy.model import (
     DatabaseTable,
     Files,
     LedgerSettings,
+    Parquet,
     Policy,
     PolicyBudget,
     Price,
@@ -153,11 +161,14 @@ def _table(name: str, section: Section) -> Table:
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
     stated["unit_type"] = _unit_type(section, stated["unit"], stated["unit_type"], columns)
-    source = _source(section, given, public)
+    named = [*columns, *([] if stated["unit"] in {None, *columns} else [stated["unit"]])]
+    source = _source(section, given, public, named)
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
+def _source(
+    section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
+) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]
@@ -175,7 +186,8 @@ def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
                 keys = (f"database = {toml_text(text)}", 'table = "people"')
                 remedy = (as_parquet(text),) if public else keys
                 raise section.refuse("path", contradiction(what, why, *remedy))
-        return Files(files)
+        folders = folder_columns(files)
+        return Files(files, Parquet(tuple(name for name in named if name in folders)))
     if database and table and not path:
         found = section.read("database", find_file, database, directory)
         return DatabaseTable(found, table)

@@ -39,7 +39,8 @@ class _Entry:
     """What is known of one table in one state of its files."""
 
     state: Fingerprint
-    rows: int
+    rows: int | None = None
+    """None until it is asked whether columns could be kept."""
     bytes: int = 0
     asked: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
@@ -75,25 +76,30 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
-        entry = self._entry(table, read.source, state)
+        entry = self._entry(table, state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)
-        others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        fits = others + entry.rows * _width(table, entry.kept | names) <= self._share
-        wanted = fits and (often or names <= entry.asked)
-        if wanted and self._keep(read, scan, entry, names):
+        wanted = often or names <= entry.asked
+        if wanted and self._fits(read, entry, names) and self._keep(read, scan, entry, names):
             return Place(table, entry.name, held=True)
         entry.asked |= names
         return read
 
-    def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
+    def _entry(self, table: Table, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
         if entry is None or entry.state != state:
             if entry is not None:
                 self._drop(entry)
-            row = execute(self._connection, f"SELECT count(*) FROM {files}").fetchone()
-            entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
+            entry = self._entries[table.name] = _Entry(state)
         return entry
+
+    def _fits(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether more columns fit the share; rows are counted once, and only for it."""
+        if entry.rows is None:
+            row = execute(self._connection, f"SELECT count(*) FROM {read.source}").fetchone()
+            entry.rows = row[0] if row else 0
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        return others + entry.rows * _width(read.table, entry.kept | names) <= self._share
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
@@ -112,7 +118,7 @@ class Held:
         except duckdb.OutOfMemoryException:
             return False
         entry.name, entry.kept = name, set(wanted)
-        entry.bytes = entry.rows * _width(table, entry.kept)
+        entry.bytes = (entry.rows or 0) * _width(table, entry.kept)
         return True
 
     def _column(self, table: Table, entry: _Entry, token: str) -> str:

@@ -6,15 +6,27 @@ A kind of source is one case in each function here. Scans name the view and read
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 import duckdb
+import pyarrow as pa
 
-from dpquery.engine.duckdb.connection import quoted, stored, stored_misfits, text
-from dpquery.policy.model import DatabaseTable, Files, Table
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.core.types import TEXT, Type
+from dpquery.engine.duckdb.connection import (
+    duckdb_name,
+    quoted,
+    start,
+    stored,
+    stored_misfits,
+    text,
+)
+from dpquery.policy.model import DatabaseTable, Files, Parquet, Table
+from dpquery.policy.schema import Misfit, file_misfits, read_schema
 
 
 def view_name(table: Table) -> str:
@@ -46,19 +58,51 @@ def rows_sql(table: Table) -> str:
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    names = dict.fromkeys([*table.columns, *([] if table.unit is None else [table.unit])])
-    columns = ", ".join(map(quoted, names))
+    types = {column.name: column.type for column in table.columns.values()}
+    if table.unit is not None:
+        types.setdefault(table.unit, table.unit_type or TEXT)
+    columns = ", ".join(map(quoted, types)) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
             return f"SELECT {columns} FROM {stored(source)}"
-        case Files(paths):
+        case Files(paths, Parquet(partitions)):
             # By name, so that a column gets the widest type among the files: the first file's
-            # could not hold the values of the others.
+            # could not hold the values of the others. Where all have one schema, the first
+            # says it, and no other has to be opened to know what the columns are.
+            kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+            folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
+            columns = (
+                ", ".join(
+                    _of_folder(name, type_) if name in folders else quoted(name)
+                    for name, type_ in types.items()
+                )
+                or "1 AS one"
+            )
             listed = ", ".join(text(str(path)) for path in paths)
-            settings = "union_by_name=true, hive_partitioning=false, filename=false"
+            united = str(len(kinds) > 1).lower()
+            named = text(_PATH) if folders else "false"
+            settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
             return f"SELECT {columns} FROM read_parquet([{listed}], {settings})"
         case other:
             assert_never(other)
+
+
+_PATH = "\npath"
+"""The column of the place of each row's file: no column of a policy has a name like it."""
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _of_folder(name: str, type_: Type) -> str:
+    """Write a column whose values are names of folders: the innermost one that is named so.
+
+    DuckDB leaves out files of which a condition on such a column is false, without opening
+    them. It can read such names itself, but fails by one that is no text or has no value of the
+    type, and people in the data can choose such names.
+    """
+    pattern = text(f".*/{re.escape(name)}=([^/]*)/")
+    found = f"nullif(regexp_extract({quoted(_PATH)}, {pattern}, 1, 's'), '')"
+    value = f"TRY(url_decode(nullif({found}, {text(_NO_VALUE)})))"
+    return f"TRY_CAST({value} AS {duckdb_name(type_)}) AS {quoted(name)}"
 
 
 def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
@@ -70,3 +114,22 @@ def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]
             return file_misfits(table)
         case other:
             assert_never(other)
+
+
+def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of all rows of a table, as scans read them: for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    columns = ", ".join(map(quoted, names)) or "1 AS one"
+    named = {name: column for name, column in table.columns.items() if name in names}
+    table = replace(table, columns=named, unit=table.unit if table.unit in names else None)
+    with closing(start()) as connection:
+        try:
+            attach(connection, [table])
+            define(connection, table)
+            rows = connection.sql(f"SELECT {columns} FROM {quoted(view_name(table))}")
+            yield from rows.to_arrow_reader()
+        except duckdb.Error:
+            raise OSError from None
