@@ -21,7 +21,7 @@ from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.footers import footer
-from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
+from dpquery.policy.model import DatabaseTable, Files, Frame, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, file_misfits
 
 _END = 2**20
@@ -45,10 +45,14 @@ def fingerprint(table: Table) -> Fingerprint:
 
 def files_of(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
-    if not isinstance(table.source, DatabaseTable):
-        return list(table.source.paths)
-    wal = table.source.database.with_name(table.source.database.name + ".wal")
-    return [table.source.database, *([wal] if wal.exists() else [])]
+    match table.source:
+        case Files(paths):
+            return list(paths)
+        case Frame():
+            return []
+        case DatabaseTable(database):
+            wal = database.with_name(database.name + ".wal")
+            return [database, *([wal] if wal.exists() else [])]
 
 
 TableStates = dict[str, Fingerprint]

@@ -21,14 +21,28 @@ from dpquery.core.types import TEXT, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_files, folder_columns, stem
+from dpquery.policy.frames import is_frame, read_frame
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
-from dpquery.policy.model import Bounds, Column, Files, Parquet, Policy, PolicyBudget, Table
-from dpquery.policy.schema import Schema, read_schema, united
+from dpquery.policy.model import (
+    Bounds,
+    Column,
+    Files,
+    Frame,
+    Parquet,
+    Policy,
+    PolicyBudget,
+    Source,
+    Table,
+)
+from dpquery.policy.schema import Schema, read_schema, schema_of, united
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
+Rows = Paths | Any
+"""Paths, or a frame of rows in memory."""
+Given = tuple[str, ...] | Frame
 Units = str | Mapping[str, str | None] | None
 
 
@@ -41,8 +55,9 @@ unsuited = partial(Unfit, code="DPQ608")
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
-    source: Paths | Mapping[str, Paths],
+    source: Rows | Mapping[str, Rows],
     *,
+    table: str | None = None,
     unit: Units = None,
     rows_per_unit: int | None = None,
     max_rows_contributed: object = None,
@@ -59,10 +74,10 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
             cannot be taken; DPQ607 a file named twice, or a unit of a type that compares
             inexactly; DPQ608 arguments that do not fit, or no epsilon.
     """
-    paths = _named(source)
+    paths = _named(source, table)
     if epsilon is None:
         for name, texts in paths.items():
-            _at(f"the table {name}", _files, texts)  # a file that is not there is told first
+            _at(f"the table {name}", _rows, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
     most = read_argument(BUDGET["epsilon"], epsilon)
     limit = Loss(most, read_argument(BUDGET["delta"], delta))
@@ -78,7 +93,11 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
     policy = Policy(
-        name=", ".join(text for texts in paths.values() for text in texts),
+        name=", ".join(
+            text
+            for name, given in paths.items()
+            for text in ([name] if isinstance(given, Frame) else given)
+        ),
         neighbours=read_argument(PRIVACY["neighbours"], neighbours),
         budget=PolicyBudget(Ceiling.of(limit, HALF)),
         tables=tables,
@@ -124,15 +143,23 @@ def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") ->
 # Which files there are, and what their tables are called.
 
 
-def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of each table by its name."""
+def _named(source: Rows | Mapping[str, Rows], table: str | None) -> dict[str, Given]:
+    """Return the paths or the rows of each table by its name."""
+    named: dict[str, Given] = {}
     if not isinstance(source, Mapping):
-        texts = _at("the file", _texts, source)
-        return {_at("the file", _stem, texts): texts}
-    named: dict[str, tuple[str, ...]] = {}
-    for name, paths in source.items():
+        given = _at("the file", _given, source)
+        if table is not None:
+            _at("table", _refuse_alike, table, named)
+            return {table: given}
+        return {"df" if isinstance(given, Frame) else _at("the file", _stem, given): given}
+    if table is not None:
+        why = "each table has its name before its rows."
+        raise unsuited("cannot name several tables", why, f"{{{written(table)}: ...}}").at(
+            "table"
+        )
+    for name, rows in source.items():
         _at("the table", _refuse_alike, name, named)
-        named[name] = _at("the file", _texts, paths)
+        named[name] = _at("the file", _given, rows)
     if not named:
         why = "queries reach only the tables that are named."
         call = 'connect({"people": "people.parquet"}, ...)'
@@ -140,11 +167,16 @@ def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
     return named
 
 
-def _texts(paths: object) -> tuple[str, ...]:
-    several = paths if isinstance(paths, list | tuple) else [paths]
+def _given(rows: object) -> Given:
+    """Return paths as texts, or the rows of a frame; what else was given is not shown."""
+    if is_frame(rows):
+        return Frame(read_frame(rows))
+    several = rows if isinstance(rows, list | tuple) else [rows]
     if not all(isinstance(path, str | Path) for path in several):
-        why = "a table is a file, a list of files, or a glob."
-        raise unsuited(f"is no path: {written(paths)}", why, '"people.parquet"')
+        kind = next(type(one) for one in several if not isinstance(one, str | Path)).__name__
+        why = "a table is a file, a list of files, a glob, a folder, or a data frame."
+        remedy = ('"people.parquet"', *(["collect() it first"] if kind == "LazyFrame" else []))
+        raise unsuited(f"is no path: {kind}", why, *remedy)
     return tuple(map(str, several))
 
 
@@ -168,24 +200,25 @@ def _stem(texts: tuple[str, ...]) -> str:
     return name
 
 
-def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
-    texts = next(iter(paths.values()))
+def _no_epsilon(paths: Mapping[str, Given], unit: Units) -> Unfit:
+    given = next(iter(paths.values()))
+    source = "df" if isinstance(given, Frame) else written(given[0])
     shown = written(unit if isinstance(unit, str) else "user_id")
     return unsuited(
         "no epsilon is given",
         "without a policy file nothing else says what the privacy budget in all is.",
-        f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
+        f"dpquery.connect({source}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
     )
 
 
 def _table(
-    name: str, texts: tuple[str, ...], unit: str | None, of_units: Mapping[str, Any]
+    name: str, given: Given, unit: str | None, of_units: Mapping[str, Any]
 ) -> tuple[Table, list[str]]:
     """Return a table, and what was assumed of it."""
-    files, schema = _at(f"the table {name}", _files, texts)
+    source, schema = _at(f"the table {name}", _rows, given)
     columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    table = Table(name, files, texts, columns)
+    table = Table(name, source, () if isinstance(given, Frame) else given, columns)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
     if unit is None:
         return table, notes
@@ -193,8 +226,10 @@ def _table(
     return replace(table, unit=unit, unit_type=type_, **of_units), notes
 
 
-def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
-    files = find_files(texts, Path.cwd())
+def _rows(given: Given) -> tuple[Source, Schema]:
+    if isinstance(given, Frame):
+        return given, schema_of(given.rows.schema)
+    files = find_files(given, Path.cwd())
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from os.path import relpath
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
@@ -128,7 +128,15 @@ class DatabaseTable:
     table: str
 
 
-Source = Files | DatabaseTable
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Rows in memory: one that holds the same is another, and no message shows it."""
+
+    rows: Any = field(repr=False)
+    """An Arrow table."""
+
+
+Source = Files | DatabaseTable | Frame
 """Where the rows of a table are."""
 
 
@@ -283,6 +291,8 @@ def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
     match table.source:
         case DatabaseTable(database, name):
             return from_ledger(database, policy), name
+        case Frame():
+            return "memory", table.name
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

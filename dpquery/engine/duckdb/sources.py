@@ -25,7 +25,7 @@ from dpquery.engine.duckdb.connection import (
     stored_misfits,
     text,
 )
-from dpquery.policy.model import DatabaseTable, Files, Parquet, Table
+from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Table
 from dpquery.policy.schema import Misfit, file_misfits, read_schema
 
 
@@ -40,11 +40,20 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     Returns:
         The files that have to stay within reach.
     """
+    tables = list(tables)
+    for table in tables:
+        if isinstance(table.source, Frame):
+            connection.register(_held(table), table.source.rows)
     sources = [table.source for table in tables]
     databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
     for database in sorted(databases):
         connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
     return [path for one in sources if isinstance(one, Files) for path in one.paths]
+
+
+def _held(table: Table) -> str:
+    """Name what is registered of a table: no scan may name it."""
+    return f"in:{table.name}"
 
 
 def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
@@ -65,6 +74,8 @@ def rows_sql(table: Table) -> str:
     match table.source:
         case DatabaseTable() as source:
             return f"SELECT {columns} FROM {stored(source)}"
+        case Frame():
+            return f"SELECT {columns} FROM {quoted(_held(table))}"
         case Files(paths, Parquet(partitions)):
             # By name, so that a column gets the widest type among the files: the first file's
             # could not hold the values of the others. Where all have one schema, the first
@@ -112,6 +123,8 @@ def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]
             return stored_misfits(connection, table)
         case Files():
             return file_misfits(table)
+        case Frame():  # its own schema is the policy
+            return []
         case other:
             assert_never(other)
 
