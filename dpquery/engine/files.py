@@ -21,7 +21,7 @@ from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.footers import footer
-from dpquery.policy.model import DatabaseTable, Files, Frame, Policy, Table, place_name
+from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, file_misfits
 
 _END = 2**20
@@ -263,7 +263,9 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    whole = table.parting is not None
+    source = table.source
+    of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
+    whole = table.parting is not None or of_lines  # no end of a text tells of its middle
     told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
     require_unchanged([table], {table.name: state})
     return told

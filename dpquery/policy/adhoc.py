@@ -8,7 +8,7 @@ file are, by the keys of `keys.py`; what is offered is written in Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
@@ -17,16 +17,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
-from dpquery.core.types import TEXT, Kind, Type
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.files import find_files, folder_columns, stem
+from dpquery.policy.files import (
+    as_parquet,
+    csv_format,
+    find_files,
+    folder_columns,
+    format_of,
+    stem,
+)
 from dpquery.policy.frames import is_frame, read_frame
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
 from dpquery.policy.model import (
     Bounds,
     Column,
+    Csv,
     Files,
     Frame,
     Parquet,
@@ -35,7 +43,7 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.schema import Schema, read_schema, schema_of, united
+from dpquery.policy.schema import Schema, read_schema, schema_of, schema_reader, united
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
@@ -220,6 +228,8 @@ def _table(
     columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
     table = Table(name, source, () if isinstance(given, Frame) else given, columns)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
+    if isinstance(source, Files) and isinstance(source.format, Csv):
+        notes.append(f"{name}: its columns are texts, but where bounds are numbers or dates")
     if unit is None:
         return table, notes
     type_ = _at("unit", _unit_type, table, unit, schema)
@@ -233,6 +243,15 @@ def _rows(given: Given) -> tuple[Source, Schema]:
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
+    match format_of(files):
+        case "csv":
+            csv = csv_format(files)
+            return Files(files, csv), united(map(schema_reader(csv), files))
+        case "json":
+            what = "is JSON, of which nothing says which columns there are"
+            why = "its lines are rows, and none of them is looked at."
+            policy = 'or a policy: path = "people.json", with the types of the columns'
+            raise unsuited(what, why, as_parquet(files[0].name), policy)
     schema, folders = united(map(read_schema, files)), folder_columns(files)
     # A folder's name is a text: what its values have in common is up to the data.
     named = {
@@ -314,7 +333,12 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
     for table in tables.values():
         meant = {n: c for n, c in table.columns.items() if key in {n, f"{table.name}.{n}"}}
         if meant:
-            new = {n: replace(c, bounds=_bounds(key, ends, c.type)) for n, c in meant.items()}
+            texts = _texts_of(table)
+            types = {n: _type_of(ends) if n in texts else c.type for n, c in meant.items()}
+            new = {
+                n: replace(c, type=types[n], bounds=_bounds(key, ends, types[n]))
+                for n, c in meant.items()
+            }
             changed[table.name] = replace(table, columns={**table.columns, **new})
     if not changed:
         known = {column for table in tables.values() for column in table.columns}
@@ -323,6 +347,26 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
         here, why = f"columns here: {listed(known, near)}", "bounds belong to a column."
         raise Unfit("names no column", why, remedy, here, code="DPQ603")
     return changed
+
+
+def _texts_of(table: Table) -> Collection[str]:
+    """Return the columns of a table that are texts because nothing else is known of them."""
+    match table.source:
+        case Files(format=Csv()):
+            return {*table.columns} - {table.unit}
+        case Files(format=Parquet(partitions)):
+            return {*partitions} - {table.unit}
+    return ()
+
+
+def _type_of(ends: object) -> Type:
+    """Return the type of a column of texts, by its bounds: whole numbers are of integers."""
+    for type_ in (INTEGER, DOUBLE, DATE, TIMESTAMP):
+        typed = _typed(ends, type_)
+        whole = type_ != INTEGER or "." not in str(ends)
+        if whole and COLUMN["bounds"].reader.fits(typed, type_):
+            return type_
+    return TEXT
 
 
 def _bounds(key: str, ends: object, type_: Type) -> Bounds:

@@ -16,6 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from dpquery.policy.document import Unfit, contradiction, written
+from dpquery.policy.model import Csv
 
 # A table format keeps rows that were deleted, and a log that says which count. Its Parquet
 # files read one by one would bring people back who were to be forgotten, so they are refused
@@ -85,18 +86,52 @@ def is_database(path: Path) -> bool:
 _PATTERN = frozenset("*?[]{}")
 
 
-def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
+_SUFFIXES = {
+    "parquet": (".parquet",),
+    "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
+}
+"""How the names of files end, by what is in them."""
+
+
+def format_of(files: Iterable[Path]) -> str:
+    """Return how rows stand in some files, by their names: Parquet, if these say nothing.
+
+    Raises:
+        Unfit: DPQ607 they are of several formats.
+    """
+    found = {
+        next(
+            (f for f, ends in _SUFFIXES.items() if file.name.lower().endswith(ends)), "parquet"
+        )
+        for file in files
+    }
+    if len(found) > 1:
+        what = f"names files of several formats: {', '.join(sorted(found))}"
+        raise contradiction(what, "a table is read in one way.", "a table for each format")
+    return found.pop() if found else "parquet"
+
+
+def csv_format(files: Sequence[Path]) -> Csv:
+    """Return how lines of CSV are parted, where only the names of files say it."""
+    tabs = all(".tsv" in file.name.lower() for file in files)
+    return Csv("\t" if tabs else ",")
+
+
+def find_files(
+    paths: Sequence[str], directory: Path, format_: str = "parquet"
+) -> tuple[Path, ...]:
     """Return the files behind some paths, each glob's in sorted order, links followed.
 
-    A folder stands for the Parquet files in it and in folders below, as Spark reads it: but for
-    what is hidden, or begins with `_`.
+    A folder stands for the files of a format in it and in folders below, but for what is hidden
+    or begins with `_`, as in Spark.
 
     Raises:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
             of a table format, whose deleted rows it can hold.
     """
     refuse_formats(directory / _before_wildcards(path) for path in paths)
-    found = [file for path in paths for file in _matches(path, directory)]
+    found = [file for path in paths for file in _matches(path, directory, _SUFFIXES[format_])]
     for file in found:
         name = str(file)
         if _PATTERN.intersection(name) or (not name.isascii() and _no_text(name)):
@@ -119,11 +154,12 @@ def _no_text(name: str) -> bool:
     return False
 
 
-def _matches(path: str, directory: Path) -> list[Path]:
+def _matches(path: str, directory: Path, suffixes: tuple[str, ...]) -> list[Path]:
     if os.path.isdir(folder := os.path.join(directory, path)):
-        found = _resolved(_below(folder), directory)
+        found = _resolved(_below(folder, suffixes), directory)
         if not found:
-            raise _missing(f"names a folder without Parquet files: {written(path)}", directory)
+            what = f"names a folder without files {suffixes[0]}: {written(path)}"
+            raise _missing(what, directory)
         return found
     if not glob.has_magic(path) or (directory / path).exists():
         return [find_file(path, directory)]
@@ -133,14 +169,14 @@ def _matches(path: str, directory: Path) -> list[Path]:
     return found
 
 
-def _below(folder: str) -> Iterator[str]:
-    """Yield the Parquet files in a folder and below, links followed; each folder once."""
+def _below(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files of a format in a folder and below, links followed; each folder once."""
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         way = os.path.realpath(place)
         folders[:] = [] if way in seen else [one for one in folders if _counts(one)]
         for name in () if way in seen else names:
-            if _counts(name) and name.lower().endswith(".parquet"):
+            if _counts(name) and name.lower().endswith(suffixes):
                 yield os.path.join(place, name)
         seen.add(way)
 

@@ -108,7 +108,25 @@ class Parquet:
     """Columns whose values are names of folders, as in `year=2024/`."""
 
 
-Format = Parquet
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Files of lines, each of which is one row of fields."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    """What stands around fields that hold delimiters; empty: nothing does."""
+    null: str = ""
+    """What stands for NULL, where it is not quoted."""
+    fields: tuple[str, ...] | None = None
+    """The names of the fields; None: the first line of each file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Files of lines, each of which is one object."""
+
+
+Format = Parquet | Csv | Json
 """How rows stand in files."""
 
 

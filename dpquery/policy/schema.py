@@ -6,11 +6,12 @@ holds them (I1).
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from dpquery.errors import listed
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.files import as_parquet, find_files, is_database, stem
 from dpquery.policy.footers import footer
+from dpquery.policy.headers import fields_of
 from dpquery.policy.load import likely_units
-from dpquery.policy.model import Column, Files, Format, Parquet, Table
+from dpquery.policy.model import Column, Csv, Files, Format, Json, Parquet, Table
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -36,6 +38,8 @@ class Schema:
     """All columns, with the file's own name of each type."""
     alike: frozenset[str] = frozenset()
     """Names that differ from another in case only, or not at all."""
+    fields: tuple[str, ...] | None = None
+    """Of lines of texts, what these are called, in order: every type is made of a text."""
 
 
 _MOST = 4096
@@ -61,6 +65,22 @@ def read_schema(file: Path) -> Schema:
         named = f'database = {written(file.name)} and table = "people"'
         remedy.append(f"with the name of its table, or in a policy: {named}")
     raise Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
+
+
+def read_header(file: Path, format_: Csv) -> Schema:
+    """Read the names of a CSV file's fields, or refuse what names none (DPQ601)."""
+    fields = fields_of(file, format_)
+    if fields is None:
+        what = f"names a file whose first line does not name its fields: {written(str(file))}"
+        why = "a line of CSV says what its fields are called, or the policy does."
+        raise Unfit(what, why, 'fields = ["user_id", "age"]', code="DPQ601")
+    found = schema_of(pa.schema([(name, pa.string()) for name in fields]))
+    return replace(found, fields=fields)
+
+
+def schema_reader(format_: Format) -> Callable[[Path], Schema]:
+    """Return what reads the schemas of files of a format."""
+    return partial(read_header, format_=format_) if isinstance(format_, Csv) else read_schema
 
 
 @lru_cache(maxsize=16)
@@ -171,16 +191,26 @@ class Misfit:
         return self.text if self.column is None else f"{self.column}: {self.text}"
 
 
-def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
+def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> list[Misfit]:
     """Return how the files of a table differ from the policy: of each column, the first one.
 
     Files may lack columns that others have, which are NULL there, as long as they have some.
     """
+    format_ = _format(table)
+    if isinstance(format_, Json):  # each line says what it has
+        return _unopened(table)
+    read = read or schema_reader(format_)
     found: dict[str | None, Misfit] = {}
     lacking: dict[str, Misfit] = {}
     first: dict[str, dict[str, Path]] = {}
-    folders = {*_format(table).partitions}
+    folders = {*(format_.partitions if isinstance(format_, Parquet) else ())}
+    longest: tuple[str, ...] = ()
     for schema, path in _kinds(table, read, found):
+        if schema.fields is not None:
+            short, longest = sorted((longest, schema.fields), key=len)
+            if longest[: len(short)] != short:
+                what = f"{path.name} has its fields in another order than other files"
+                found.setdefault(None, Misfit(None, what))
         for misfit in compare(table, schema, path.name):
             if misfit.column is not None and misfit.lacking:
                 lacking.setdefault(misfit.column, misfit)
@@ -199,10 +229,12 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
 
 def lacking_columns(table: Table) -> list[Misfit]:
     """Return which columns some files of a table lack that others have: NULL is read there."""
-    paths = table.source.paths if isinstance(table.source, Files) else ()
-    lack: dict[str, list[Path]] = {}
+    format_, lack = _format(table), dict[str, list[Path]]()
+    held = isinstance(table.source, Files) and not isinstance(format_, Json)
+    paths = table.source.paths if isinstance(table.source, Files) and held else ()
+    read = schema_reader(format_)
     for path in paths:
-        for name in sorted(_named(table) - read_schema(path).written.keys()):
+        for name in sorted(_named(table) - read(path).written.keys()):
             lack.setdefault(name, []).append(path)
     return [
         Misfit(
@@ -224,7 +256,8 @@ def _kinds(
         try:
             schema = read(path)
         except Unfit:
-            unread.setdefault(None, Misfit(None, f"{path.name} {_unread(path)}"))
+            what = f"{path.name} {_unread(path, _format(table))}"
+            unread.setdefault(None, Misfit(None, what))
             continue
         if id(schema) not in seen:
             seen[id(schema)] = schema
@@ -252,10 +285,18 @@ def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
             yield Misfit(name, f"{at}: together they would lose digits, so write one type")
 
 
-def _unread(path: Path) -> str:
+def _unopened(table: Table) -> list[Misfit]:
+    paths = table.source.paths if isinstance(table.source, Files) else ()
+    told = ((path, _unread(path, Json())) for path in paths if not os.access(path, os.R_OK))
+    return [Misfit(None, f"{path.name} {why}") for path, why in told][:1]
+
+
+def _unread(path: Path, format_: Format) -> str:
     """Return why a file has no schema."""
     try:
         with path.open("rb"):
+            if isinstance(format_, Csv):
+                return "does not name its fields in its first line"
             return "is not readable as Parquet"
     except FileNotFoundError:
         return "is not there"
@@ -281,7 +322,7 @@ _NO_COLUMN = "has no such column"
 
 def _differs(name: str, declared: Type, schema: Schema) -> str | None:
     actual = schema.types.get(name)
-    if actual is not None and widens(actual, declared):
+    if actual is not None and (schema.fields is not None or widens(actual, declared)):
         return None
     if name in schema.written:
         twice = "; it has others of that name but for case" if name in schema.alike else ""

@@ -7,7 +7,7 @@ A kind of source is one case in each function here. Scans name the view and read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,10 @@ from dpquery.engine.duckdb.connection import (
     stored_misfits,
     text,
 )
-from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Table
-from dpquery.policy.schema import Misfit, file_misfits, read_schema
+from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
+from dpquery.engine.lines import Lines
+from dpquery.policy.model import Csv, DatabaseTable, Files, Frame, Json, Parquet, Table
+from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
 
 
 def view_name(table: Table) -> str:
@@ -42,13 +44,19 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     """
     tables = list(tables)
     for table in tables:
-        if isinstance(table.source, Frame):
-            connection.register(_held(table), table.source.rows)
+        match table.source:
+            case Frame(rows):
+                connection.register(_held(table), rows)
+            case Files(paths, Csv(fields=fields)):
+                connection.register(_held(table), Lines(paths, header=fields is None))
+            case Files(paths, Json()):
+                connection.register(_held(table), Lines(paths, header=False))
     sources = [table.source for table in tables]
     databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
     for database in sorted(databases):
         connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
-    return [path for one in sources if isinstance(one, Files) for path in one.paths]
+    files = [one for one in sources if isinstance(one, Files)]
+    return [path for one in files if isinstance(one.format, Parquet) for path in one.paths]
 
 
 def _held(table: Table) -> str:
@@ -76,26 +84,42 @@ def rows_sql(table: Table) -> str:
             return f"SELECT {columns} FROM {stored(source)}"
         case Frame():
             return f"SELECT {columns} FROM {quoted(_held(table))}"
-        case Files(paths, Parquet(partitions)):
-            # By name, so that a column gets the widest type among the files: the first file's
-            # could not hold the values of the others. Where all have one schema, the first
-            # says it, and no other has to be opened to know what the columns are.
-            kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
-            folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
-            columns = (
-                ", ".join(
-                    _of_folder(name, type_) if name in folders else quoted(name)
-                    for name, type_ in types.items()
-                )
-                or "1 AS one"
-            )
-            listed = ", ".join(text(str(path)) for path in paths)
-            united = str(len(kinds) > 1).lower()
-            named = text(_PATH) if folders else "false"
-            settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
-            return f"SELECT {columns} FROM read_parquet([{listed}], {settings})"
+        case Files() as source:
+            return _rows_of_files(source, types, quoted(_held(table)))
         case other:
             assert_never(other)
+
+
+def _rows_of_files(source: Files, types: Mapping[str, Type], lines: str) -> str:
+    match source.format:
+        case Csv() as format_:
+            of_files = (read_header(path, format_).fields or () for path in source.paths)
+            return csv_rows(format_, max(of_files, key=len), types, lines)
+        case Json():
+            return json_rows(types, lines)
+        case Parquet(partitions):
+            return _rows_of_parquet(source.paths, partitions, types)
+        case other:
+            assert_never(other)
+
+
+def _rows_of_parquet(
+    paths: Sequence[Path], partitions: Sequence[str], types: Mapping[str, Type]
+) -> str:
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Where all have one schema, the first says it, and no other
+    # has to be opened to know what the columns are.
+    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
+    columns = ", ".join(
+        _of_folder(name, type_) if name in folders else quoted(name)
+        for name, type_ in types.items()
+    )
+    listed = ", ".join(text(str(path)) for path in paths)
+    united = str(len(kinds) > 1).lower()
+    named = text(_PATH) if folders else "false"
+    settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
+    return f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
 
 
 _PATH = "\npath"
