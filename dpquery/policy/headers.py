@@ -37,4 +37,4 @@ def fields_of(path: Path, format_: Csv) -> tuple[str, ...] | None:
         (names,) = csv.reader([text], quoting=quoting, **signs)  # type: ignore[arg-type]
     except (OSError, EOFError, ValueError, csv.Error):
         return None
-    return tuple(names)
+    return tuple(names) or None
