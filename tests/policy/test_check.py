@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.engine.files import misfits_of, rows_of
 from dpquery.policy.check import Severity, check
 from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
@@ -30,7 +32,7 @@ def found(tmp_path: Path) -> Callable[..., Found]:
             pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
         path = tmp_path / "policy.toml"
         path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         return [(str(f.severity), f.column, f.text) for f in findings]
 
     return run
@@ -52,7 +54,7 @@ def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
 
 
 def test_the_samples_hold_what_their_policy_says() -> None:
-    findings = check(load_policy(sample_directory() / "policy.toml"))
+    findings = check(load_policy(sample_directory() / "policy.toml"), misfits_of, rows_of)
     assert {finding.severity for finding in findings} == {Severity.WARNING, Severity.NOTE}
     columns = {"salary", "bonus", "region", "spent", "person_id"}
     assert {finding.column for finding in findings} == columns
@@ -230,12 +232,12 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     assert found(public) == [("fault", "zone", "r.csv has no such column")]
     (tmp_path / "r.csv").write_text("zone\n")
     assert found(public) == []
-    (tmp_path / "d.duckdb").touch()
+    duckdb.connect(str(tmp_path / "d.duckdb")).close()
     database = (
         "[tables.t]\ndatabase = 'd.duckdb'\ntable = 't'\ncolumns.x = { type = 'integer' }"
     )
-    ((severity, _, _),) = found(database)
-    assert severity == "note"
+    ((severity, _, text),) = found(database)
+    assert (severity, text) == ("fault", "d.duckdb has no table named t")
 
 
 TYPES = st.one_of(
@@ -260,7 +262,7 @@ def test_limits_that_promise_little_are_warned_of(tmp_path: Path) -> None:
     def told(budget: str, analysts: str = "") -> dict[str, str]:
         text = f"[budget]\n{budget}\n{analysts}\n{private('', 'rows_per_unit = 1')}"
         path.write_text(text, encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         assert {finding.severity for finding in findings} <= {Severity.WARNING}
         return {f"{finding.place}.{finding.column}": finding.text for finding in findings}
 
