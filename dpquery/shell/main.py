@@ -116,7 +116,7 @@ def _explain(options: Namespace) -> int:
 
 
 def _policy_init(options: Namespace) -> int:
-    from dpquery.policy.schema import draft
+    from dpquery.policy.draft import draft
 
     show(draft(options.argument).rstrip())
     return ExitCode.ANSWER

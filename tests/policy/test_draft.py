@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.draft import draft
 from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
-from dpquery.policy.schema import draft
 
 UNIT = 'privacy_unit_column = "?"'
 
