@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -19,7 +19,7 @@ from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy.schema import Misfit, Schema, file_misfits
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -123,6 +123,17 @@ def misfits_of(table: Table) -> list[Misfit]:
 
         return misfits_in_file(table)
     return file_misfits(table)
+
+
+def schemas_of(database: Path) -> Mapping[str, Schema]:
+    """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
+
+    Raises:
+        Unfit: DPQ601 the file cannot be opened, or not without reading rows.
+    """
+    from dpquery.engine.duckdb.connection import schemas_in_file
+
+    return schemas_in_file(database)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:

@@ -210,7 +210,7 @@ def _text(path: Path) -> str:
     raise Unfit(
         f"the policy file cannot be read: {reason[0].lower()}{reason[1:]}",
         "a policy is a TOML file that names tables, units and a budget.",
-        "dpquery policy init people.parquet    drafts one from a Parquet file's schema",
+        "dpquery policy init people.parquet    drafts one from the schemas of files",
         code="DPQ601",
     ).at("", str(path))
 

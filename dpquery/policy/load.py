@@ -53,6 +53,7 @@ from dpquery.policy.model import (
     Server,
     Table,
 )
+from dpquery.policy.names import own_words, person, refers_to
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
 
 
@@ -136,6 +137,8 @@ def _tables(section: Section) -> dict[str, Table]:
 
 
 def _table(name: str, section: Section) -> Table:
+    if section.values.get("public") == UNDECIDED:
+        raise section.refuse("public", _undecided())
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):
@@ -275,14 +278,10 @@ def _refuse_alike(section: Section) -> None:
 # The privacy unit of a table, and what its column can be.
 
 
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
-_UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
-_UNCONFIRMED = "?"
-"""What a draft names as the unit column, until the owner says which it is."""
+UNDECIDED = "?"
+"""What a draft says in the place of what the owner alone knows."""
 
 
 def _unit_type(
@@ -303,7 +302,7 @@ def _unit_type(
                 unfit = contradiction(what, why, "leave it out")
                 raise section.refuse("privacy_unit_type", unfit)
     elif unit not in columns:
-        if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
+        if unit == UNDECIDED or nearest(unit, columns) is not None:
             raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
         return None
     key = "privacy_unit_column" if declared is None else "privacy_unit_type"
@@ -311,13 +310,18 @@ def _unit_type(
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Return the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
-    return [name for name in able if _UNIT_NAME.fullmatch(name)]
+    """Return the columns that, by name and type, could say whose a row is: persons, if any."""
+    said = own_words(types)
+    found = {
+        name: referred
+        for name, type_ in types.items()
+        if type_.kind in UNIT_KINDS and (referred := refers_to(said[name], ())) is not None
+    }
+    return [name for name, referred in found.items() if person(referred)] or [*found]
 
 
 def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
-    able = [column.name for column in columns.values() if column.type.kind in _UNIT_KINDS]
+    able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
     likely = likely_units({name: column.type for name, column in columns.items()})
     near = nearest(unit, able) or next(iter(likely), None)
     meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
@@ -332,9 +336,18 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     )
 
 
+def _undecided() -> Unfit:
+    return contradiction(
+        f'is not decided: "{UNDECIDED}"',
+        "analysts see a public table as it is, so that it must hold nobody's data.",
+        "public = true",
+        'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
+    )
+
+
 def read_unit_type(unit: str, type_: Type) -> Type:
     """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in _UNIT_KINDS:
+    if type_.kind not in UNIT_KINDS:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
         remedy = "name an integer or a text column"

@@ -21,7 +21,6 @@ from dpquery.shell.arguments import (
     VERBS,
     UsageError,
     asked,
-    of_one_file,
     verb_parser,
     worded,
 )
@@ -34,6 +33,7 @@ from dpquery.shell.batch import (
     say,
     show,
     unexpected,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -116,9 +116,18 @@ def _explain(options: Namespace) -> int:
 
 
 def _policy_init(options: Namespace) -> int:
+    from dpquery.engine.files import schemas_of
     from dpquery.policy.draft import draft
 
-    show(draft(options.argument).rstrip())
+    out = None if options.out is None else Path(options.out).absolute()
+    if out is not None and os.path.lexists(out):
+        raise UsageError(f"{options.out} is there already: name a new file")
+    text = draft(options.argument, schemas_of, out).text()
+    if out is None:
+        show(text.rstrip())
+    else:
+        with writing(), out.open("x", encoding="utf-8") as file:
+            file.write(text)
     return ExitCode.ANSWER
 
 
@@ -140,7 +149,7 @@ def _policy_check(options: Namespace) -> int:
 _LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
 _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
     ("explain",): ("TOPIC", _explain),
-    ("policy", "init"): ("FILE", _policy_init),
+    ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
     ("policy", "publish"): ("POLICY", "publish"),
     ("ledger", "show"): ("POLICY", "show_charges"),
@@ -154,11 +163,8 @@ def run_verb(argv: list[str]) -> int:
     """Run the verb that the command line starts with."""
     for words, (argument, run) in _VERBS.items():
         if argv[: len(words)] == list(words):
-            parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
-            if words == ("policy", "init"):
-                options = of_one_file(parser, "argument", rest)
-            else:
-                options = parser.parse_args(rest)
+            parser = verb_parser(*words, argument=argument)
+            options = parser.parse_args(argv[len(words) :])
             if not isinstance(run, str):
                 return run(options)
             from dpquery.shell import subcommands
