@@ -187,7 +187,15 @@ def read_document(path: str | Path) -> Document:
     Raises:
         PolicyInvalid: DPQ601 the file cannot be read; DPQ602 it is not TOML.
     """
-    text = _text(Path(path))
+    return document_of(_text(Path(path)), path)
+
+
+def document_of(text: str, path: str | Path) -> Document:
+    """Return the text of a policy file, which may be written yet.
+
+    Raises:
+        PolicyInvalid: DPQ602 it is not TOML.
+    """
     try:
         values = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError) as error:

@@ -42,12 +42,18 @@ class Link:
     column: str
     table: str
     key: str
+    type: Type | None = None
+    """Said where neither column is listed."""
 
     @property
     def toml(self) -> str:
         """The link as the value of `unit_through`."""
-        said = (("column", self.column), ("table", self.table), ("key", self.key))
-        return f"{{ {', '.join(f'{key} = {toml_text(value)}' for key, value in said)} }}"
+        said = {"column": self.column, "table": self.table, "key": self.key}
+        if self.type is not None:
+            said["type"] = str(self.type)
+        return (
+            f"{{ {', '.join(f'{key} = {toml_text(value)}' for key, value in said.items())} }}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +109,10 @@ class Draft:
     def text(self) -> str:
         """Write the policy."""
         told = [f"# {visible(name)} is left out: {why}" for name, why in self.left_out.items()]
+        lines = [*self.privacy, *(line for table in self.tables for line in table.settings)]
+        undecided = any(line.text.endswith(_ASKED) for line in lines)
         parts = [
-            _HEAD.format(named=self.named),
+            _HEAD.format(named=self.named) + (_OPEN if undecided else ""),
             "\n".join(["[privacy]", *_aligned(self.privacy)]),
             "\n".join(["[budget]", *_aligned(self.budget)]),
             _SAID.rstrip(),
@@ -116,7 +124,8 @@ class Draft:
 
 _HEAD = """\
 # A policy: what may be asked of these tables, and the privacy budget in all.
-# Drafted from the schema of {named}; no row was read.
+# Drafted from the schema of {named}; no row was read."""
+_OPEN = """
 # It does not load before you have decided what only you know, where "?" stands."""
 _SAID = """\
 # Of each table say how many rows one unit may have, or each query has to say it:

@@ -19,6 +19,7 @@ from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
 from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
+    Document,
     Section,
     Unfit,
     contradiction,
@@ -64,7 +65,11 @@ def load_policy(path: str | Path) -> Policy:
         PolicyInvalid: DPQ601 a file cannot be read; DPQ602 not TOML; DPQ603 unknown key;
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
-    document = read_document(path)
+    return policy_of(read_document(path))
+
+
+def policy_of(document: Document) -> Policy:
+    """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
     return Policy(

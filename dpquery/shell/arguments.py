@@ -26,7 +26,8 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
-  dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files
+  dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
+                                --interactive asks what only you know, -o FILE writes a new file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
   dpquery ledger show POLICY    list what has been charged
@@ -220,6 +221,8 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
     match verb:
         case "init":
             add("-o", dest="out", metavar="FILE", help="write to a new file")
+            asks = "ask on the terminal, table by table, and write what loads"
+            add("--interactive", action="store_true", help=asks)
         case "export":
             add("-o", dest="out", metavar="FILE", help="write to a file")
             add("--format", choices=["csv", "json", "dp-accounting"], default="csv")

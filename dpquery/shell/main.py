@@ -115,6 +115,18 @@ def _explain(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
+def _answer(question: str) -> str:
+    """Read an answer where somebody types; standard output may be a file."""
+    try:
+        if sys.stdout.isatty():
+            return input(question)
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return input()
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
 def _policy_init(options: Namespace) -> int:
     from dpquery.engine.files import schemas_of
     from dpquery.policy.draft import draft
@@ -122,7 +134,16 @@ def _policy_init(options: Namespace) -> int:
     out = None if options.out is None else Path(options.out).absolute()
     if out is not None and os.path.lexists(out):
         raise UsageError(f"{options.out} is there already: name a new file")
-    text = draft(options.argument, schemas_of, out).text()
+    if options.interactive and not sys.stdin.isatty():
+        raise UsageError("--interactive asks on a terminal, and none is here: leave it out")
+    drafted = draft(options.argument, schemas_of, out)
+    if options.interactive:
+        from dpquery.shell.interview import Interview
+
+        place = out or Path("policy.toml").absolute()
+        text = Interview(drafted, _answer, say, place).hold()
+    else:
+        text = drafted.text()
     if out is None:
         show(text.rstrip())
     else:

@@ -101,7 +101,7 @@ def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("policy", "init"), "SOURCE      a Parquet file"),
+        (("policy", "init"), "a Parquet file, a folder"),
         (("policy", "check"), "FILE        a policy"),
         (("ledger", "show"), "POLICY      a policy"),
         (("explain",), "TOPIC       a code"),
