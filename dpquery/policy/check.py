@@ -7,7 +7,7 @@ gives counts, and serves `dpquery policy check` alone: a finding depends on the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -26,6 +26,7 @@ from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
 from dpquery.policy.model import Column, Files, Policy, Table
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
+from dpquery.policy.values import ascii_folded
 
 Misfits = Callable[[Table], list[Misfit]]
 
@@ -64,13 +65,14 @@ def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
         misfits: compares schemas; of a DuckDB file only an engine knows it.
     """
     findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
+    units: dict[str, pa.Array] = {}
     for table in policy.tables.values():
-        visit = _Visit(table, policy.budget.limit.delta)
+        visit = _Visit(table, policy.budget.limit.delta, units)
         findings += (
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    return findings
+    return [*findings, *_shared(policy, units)]
 
 
 # Limits that promise little, or never bind. None is a fault: the owner decides.
@@ -119,6 +121,8 @@ class _Visit:
     table: Table
     delta: Fraction
     """What the policy has in all."""
+    units: dict[str, pa.Array]
+    """The different units of each table that was checked."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -247,7 +251,9 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     if values.null_count:
         text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
         yield Severity.WARNING, unit, text
-    counts = pc.value_counts(pc.drop_null(values)).field("counts").to_numpy()
+    counted = pc.value_counts(pc.drop_null(values))
+    visit.units[visit.table.name] = counted.field("values")
+    counts = counted.field("counts").to_numpy()
     units, rows = len(counts), int(counts.sum())
     yield from _delta(visit, units)
     if units == rows:
@@ -309,3 +315,35 @@ def _part(raw: pa.Array, column: Column) -> pa.Array:
         values = pc.max_element_wise(at_most(values, high), low, skip_nulls=False)
     found = pc.index_in(values, value_set=arrow_column(column.parts, values.type))
     return pc.fill_null(found, len(column.parts))
+
+
+# The units of one table, held against those of others that queries join it with.
+
+
+def _shared(policy: Policy, units: Mapping[str, pa.Array]) -> Iterator[Finding]:
+    """Say of each table how many of its units another has: the one that has most of them."""
+    domains: dict[str, list[Table]] = {}
+    for name in units:
+        table = policy.tables[name]
+        domains.setdefault(ascii_folded(table.unit or ""), []).append(table)
+    for tables in domains.values():
+        most = max(tables, key=lambda table: (table.single, len(units[table.name])))
+        for table in tables:
+            if table is not most:
+                there = _common(units[table.name], units[most.name])
+                told = (
+                    f"{there:,} of {len(units[table.name]):,} units are among the "
+                    f"{len(units[most.name]):,} of {most.name}"
+                )
+                if there or not len(units[table.name]):
+                    yield Finding(Severity.NOTE, table.name, table.unit, told)
+                else:
+                    told += ": do both columns name the same units?"
+                    yield Finding(Severity.WARNING, table.name, table.unit, told)
+
+
+def _common(few: pa.Array, many: pa.Array) -> int:
+    """Count the units that are in both tables."""
+    if few.type != many.type:
+        few, many = few.cast(pa.string()), many.cast(pa.string())
+    return int(pc.is_in(few, value_set=many).true_count)

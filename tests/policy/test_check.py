@@ -288,3 +288,42 @@ def test_a_delta_is_held_against_rows_that_are_units(found: Callable[..., Found]
     )
     (told,) = found(policy, t=table)
     assert told[2].startswith("delta = 9e-6 is above 1 / 200,000 units")
+
+
+def two(first: str, second: str) -> str:
+    table = "[tables.{0}]\npath = '{0}.parquet'\nprivacy_unit_column = '{1}'\n{2}\n"
+    columns = "[tables.{0}.columns]\n'{1}' = {{ type = '{3}' }}\n"
+    one = ("people", first, "rows_per_unit = 1", "integer")
+    other = ("visits", second, "max_rows_contributed = 9", "integer")
+    return "".join((table + columns).format(*each) for each in (one, other))
+
+
+@pytest.mark.parametrize(
+    ("units", "told"),
+    [
+        ([1, 1, 2], ("note", "id", "2 of 2 units are among the 3 of people")),
+        ([1, 7, 8], ("note", "id", "1 of 3 units are among the 3 of people")),
+        (
+            [7, 8, 9],
+            (
+                "warning",
+                "id",
+                "0 of 3 units are among the 3 of people: do both columns name the same units?",
+            ),
+        ),
+        (["1", "x"], ("note", "id", "1 of 2 units are among the 3 of people")),
+    ],
+)
+def test_units_of_one_table_are_looked_for_in_another(
+    found: Callable[..., Found], units: list[object], told: tuple[str, str, str]
+) -> None:
+    policy = two("id", "id")
+    if isinstance(units[0], str):
+        policy = policy[: policy.rindex("integer")] + "text' }\n"
+    people = pa.table({"id": [1, 2, 3]})
+    assert found(policy, people=people, visits=pa.table({"id": units}))[-1] == told
+
+
+def test_units_of_other_names_are_not_compared(found: Callable[..., Found]) -> None:
+    tables = {"people": pa.table({"id": [1, 2]}), "visits": pa.table({"uid": [1, 2]})}
+    assert found(two("id", "uid"), **tables) == []
