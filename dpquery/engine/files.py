@@ -38,11 +38,19 @@ class Fingerprint:
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each."""
+    """Take the fingerprint of a table's files: place, size, time and footer of each.
+
+    So it is of the files of those tables that say whose the rows are.
+    """
     return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
 
 
 def files_of(table: Table) -> list[Path]:
+    """Return the files that say what rows a table has, and whose they are."""
+    return [path for one in table.way for path in _own_files(one)]
+
+
+def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
@@ -117,7 +125,14 @@ def _footer_length(tail: bytes) -> int:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner."""
+    """Return how the schema of a private table differs from the policy, for the owner.
+
+    Of the tables on the way to its unit, it is said of their keys.
+    """
+    return [misfit for one in table.way for misfit in _own_misfits(one)]
+
+
+def _own_misfits(table: Table) -> list[Misfit]:
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import misfits_in_file
 
@@ -143,13 +158,18 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
-        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
+        ready = [] if table.public else [one for one in table.way if not _waits(one)]
+        told = [str(misfit) for one in ready for misfit in _own_misfits(one)]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
+
+
+def _waits(table: Table) -> bool:
+    """Return whether changes wait beside a table's DuckDB file."""
+    return isinstance(table.source, DatabaseTable) and len(_own_files(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:

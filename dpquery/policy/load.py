@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
-from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
     Document,
@@ -52,9 +51,16 @@ from dpquery.policy.model import (
     Price,
     ScanLimits,
     Server,
+    Source,
     Table,
 )
-from dpquery.policy.names import own_words, person, refers_to
+from dpquery.policy.units import (
+    UNDECIDED,
+    require_one_domain,
+    stored_unit_type,
+    undecided,
+    with_ways,
+)
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
 
 
@@ -72,16 +78,19 @@ def policy_of(document: Document) -> Policy:
     """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
+    privacy = PRIVACY.read(root.child("privacy"))
+    if privacy["unit"] == UNDECIDED:
+        raise root.child("privacy").refuse("unit", undecided(PRIVACY["unit"]))
     return Policy(
         name=document.name,
         budget=budget,
-        tables=_tables(root.child("tables")),
+        tables=_tables(root.child("tables"), privacy["unit"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
         limits=ScanLimits(**LIMITS.read(root.child("limits"))),
         price=Price(**QUERIES.read(root.child("queries"))),
-        **PRIVACY.read(root.child("privacy")),
+        **privacy,
     )
 
 
@@ -131,19 +140,22 @@ def _ceiling(
 # The tables, and where their rows are.
 
 
-def _tables(section: Section) -> dict[str, Table]:
+def _tables(section: Section, unit: str | None) -> dict[str, Table]:
     _refuse_alike(section)
     tables = {name: _table(name, child) for name, child in section.children()}
     if not tables:
         why = "queries reach only the tables that the policy names."
         raise section.refuse(None, contradiction("holds no table", why, "[tables.people]"))
+    tables = with_ways(section, tables)
+    if unit is not None:
+        require_one_domain(section, tables, unit)
     _refuse_contradictions(section, tables)
     return tables
 
 
 def _table(name: str, section: Section) -> Table:
     if section.values.get("public") == UNDECIDED:
-        raise section.refuse("public", _undecided())
+        raise section.refuse("public", undecided())
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):
@@ -159,12 +171,15 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
-    stated["unit_type"] = _unit_type(section, stated["unit"], stated["unit_type"], columns)
+    stated["unit_type"] = stored_unit_type(
+        section, stated["unit"], stated["unit_type"], columns
+    )
+    del stated["through"]  # of other tables, which are read first
     source = _source(section, given, public)
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
+def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]
@@ -207,7 +222,7 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
                 key, what = "public", "is also a private table's data"
                 why = "what is private under one name cannot be shown under another."
                 remedy = "public = true for both, or for neither"
-            elif other.unit != table.unit:
+            elif (other.unit, other.through) != (table.unit, table.through):
                 key = "privacy_unit_column"
                 what = f"protects another unit than {other.name} does in the same file"
                 why = "whoever may ask about the one could see what the other protects."
@@ -278,86 +293,6 @@ def _refuse_alike(section: Section) -> None:
             remedy = "rename or leave out one of the two"
             raise section.refuse(name, contradiction(what, why, remedy))
         seen[folded] = name
-
-
-# The privacy unit of a table, and what its column can be.
-
-
-UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
-"""Types whose values are equal exactly or not at all."""
-UNDECIDED = "?"
-"""What a draft says in the place of what the owner alone knows."""
-
-
-def _unit_type(
-    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
-) -> Type | None:
-    """Return the type of the unit column of a table, where one is known.
-
-    A column that is not listed is hidden from analysts; without a type it may hold integers or
-    texts, which the first open verifies.
-    """
-    if unit is None:
-        return None
-    if declared is not None:
-        for column in columns:
-            if ascii_folded(column) == ascii_folded(unit):
-                what = f"is said of a column that is listed: {column}"
-                why = "the type of a listed column stands in its own line."
-                unfit = contradiction(what, why, "leave it out")
-                raise section.refuse("privacy_unit_type", unfit)
-    elif unit not in columns:
-        if unit == UNDECIDED or nearest(unit, columns) is not None:
-            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
-        return None
-    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
-    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
-
-
-def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Return the columns that, by name and type, could say whose a row is: persons, if any."""
-    said = own_words(types)
-    found = {
-        name: referred
-        for name, type_ in types.items()
-        if type_.kind in UNIT_KINDS and (referred := refers_to(said[name], ())) is not None
-    }
-    return [name for name, referred in found.items() if person(referred)] or [*found]
-
-
-def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
-    able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
-    likely = likely_units({name: column.type for name, column in columns.items()})
-    near = nearest(unit, able) or next(iter(likely), None)
-    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
-    return contradiction(
-        f"names a column that is not listed: {unit}",
-        "its type has to be known before any data is read. "
-        f"Columns that can name a unit: {listed(able, near)}.",
-        *(meant if near else ()),
-        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
-        f'{toml_key(unit)} = {{ type = "integer" }}    '
-        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
-    )
-
-
-def _undecided() -> Unfit:
-    return contradiction(
-        f'is not decided: "{UNDECIDED}"',
-        "analysts see a public table as it is, so that it must hold nobody's data.",
-        "public = true",
-        'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
-    )
-
-
-def read_unit_type(unit: str, type_: Type) -> Type:
-    """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in UNIT_KINDS:
-        what = f"makes a {type_} the privacy unit: {unit}"
-        why = "rows belong to one unit when their values are equal, which is exact\n"
-        remedy = "name an integer or a text column"
-        raise contradiction(what, f"{why}for integers and texts.", remedy)
-    return type_
 
 
 # Where the ledger is: in memory, in a file, or on a PostgreSQL server.

@@ -174,7 +174,9 @@ def compare(table: Table, schema: Schema, place: str, path: Path | None = None) 
     Folders on the way to a file, where there is one, may be named after a column.
     """
     wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None:
+    if table.through is not None:
+        wanted[table.through.column] = table.through.type
+    elif table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [

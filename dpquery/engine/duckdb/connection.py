@@ -200,7 +200,8 @@ def unplain_columns(
     rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
     if not rows:
         return [("*", "is of a view, which computes it each time")]
-    named = {*table.columns, table.unit}
+    unit = table.unit if table.through is None else table.through.column
+    named = {*table.columns, unit}
     found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
     texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
     collated = _collated(connection, stored(source), texts)
