@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpquery
 from dpquery.core.types import BOOLEAN, INTEGER, TEXT
 from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid
@@ -184,6 +185,64 @@ def test_a_public_table_has_to_be_decided(here: Path):
     policy = load_policy("policy.toml")
     assert policy.tables["products"].public
     assert policy.tables["users"].unit == "user_id"
+
+
+def decided(text: str) -> str:
+    """Decide what a draft of a shop leaves to its owner."""
+    text = text.replace('unit = "?"', 'unit = "customer"').replace(
+        'public = "?"', "public = true"
+    )
+    return text.replace('privacy_unit_column = "?"', 'privacy_unit_column = "user_id"')
+
+
+@pytest.mark.parametrize("tables", [SHOP, TPCH], ids=["shop", "tpch"])
+@pytest.mark.parametrize("stored", [False, True], ids=["files", "database"])
+def test_a_draft_loads_once_its_owner_has_decided(tables: dict[str, str], stored: bool):
+    for name, columns in tables.items():
+        if not stored:
+            write(f"data/{name}.parquet", columns)
+            continue
+        with duckdb.connect("data.duckdb") as database:
+            listed = ", ".join(f"{column} BIGINT" for column in columns.split())
+            database.execute(f"CREATE TABLE {name} ({listed})")
+    policy = Path("policy.toml")
+    policy.write_text(draft("data.duckdb" if stored else "data", schemas_of).text())
+    with pytest.raises(PolicyInvalid) as caught:
+        load_policy(policy)
+    assert caught.value.diagnostic.title == 'privacy.unit is not decided: "?"'
+    policy.write_text(decided(policy.read_text()))
+    loaded = load_policy(policy)
+    ways = {name: str(table.through) for name, table in loaded.tables.items() if table.through}
+    if tables is TPCH:
+        assert ways == {"lineitem": "l_orderkey = orders.o_orderkey"}
+    else:
+        assert ways.keys() == {"lineitems", "notes", "page_views"}
+    private = [table for table in loaded.tables.values() if not table.public]
+    assert {table.unit_type for table in private} == {INTEGER}
+    with dpquery.connect(policy) as session:
+        for table in private:
+            session.sql(
+                f"SELECT DP_COUNT(*, eps=0.01, max_rows_contributed=1) FROM {table.name}"
+            )
+
+
+def test_a_public_table_may_stand_in_a_duckdb_file():
+    with duckdb.connect("data.duckdb") as database:
+        database.execute("CREATE TABLE users AS SELECT 1 AS user_id, 2 AS region_id")
+        database.execute(
+            "CREATE TABLE regions (region_id INT, name TEXT COLLATE NOCASE);"
+            "INSERT INTO regions VALUES (1, 'a'), (2, 'A')"
+        )
+    Path("policy.toml").write_text(
+        "budget.epsilon = 9\ntables.regions = { database = 'data.duckdb', table = 'regions', "
+        "public = true, unique = ['name'] }\n"
+        "[tables.users]\ndatabase = 'data.duckdb'\ntable = 'users'\n"
+        "columns.region_id = { type = 'integer' }\n"
+    )
+    with dpquery.connect("policy.toml") as session:
+        assert session.sql("SELECT name FROM regions ORDER BY ALL").rows == [("A",), ("a",)]
+        asked = "SELECT name, DP_COUNT(*, eps=1) AS n FROM users JOIN regions USING (region_id)"
+        assert len(session.sql(f"{asked} GROUP BY name").rows) == 2
 
 
 # Which files are one table.

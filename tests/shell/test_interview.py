@@ -106,6 +106,30 @@ def test_what_cannot_be_is_refused_at_once_and_asked_again(at: int, wrong: str, 
     assert "-->" not in refusal
 
 
+def test_tables_are_asked_behind_those_that_they_lead_through():
+    for name, columns in {
+        "customers": ("customer_id", "age"),
+        "items": ("order_id", "amount"),
+        "orders": ("order_id", "buyer_no"),
+        "regions": ("region",),
+    }.items():
+        pq.write_table(
+            pa.schema(dict.fromkeys(columns, pa.int64())).empty_table(), f"{name}.parquet"
+        )
+    owner = Answers(
+        "person",
+        *("", "", "", "", "bounds = [0, 120]"),
+        *("n", "teller", "buyer_no", "9", "out", "out", "", "in"),
+        *("", "customer_id = customers.customer_id", "", "auto", "out", "bounds = [0, 9]"),
+        *("y", ""),
+        *("3", ""),
+    )
+    policy = held(
+        owner, "customers.parquet", "items.parquet", "orders.parquet", "regions.parquet"
+    )
+    assert policy["privacy"]["unit"] == "person"
+
+
 def test_nothing_is_usual_where_only_the_owner_knows():
     pq.write_table(pa.schema({"x": pa.int64()}).empty_table(), "bare.parquet")
     owner = Answers("", "what", "n", "", "-", "out", "in", "", "")
