@@ -7,7 +7,7 @@ gives counts, and serves `dpquery policy check` alone: a finding depends on the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -24,9 +24,9 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
+from dpquery.policy.links import lacking, names_of, owners, shared
 from dpquery.policy.model import Column, Files, Policy, Table
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
-from dpquery.policy.values import ascii_folded
 
 Misfits = Callable[[Table], list[Misfit]]
 
@@ -72,7 +72,12 @@ def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    return [*findings, *_shared(policy, units)]
+    told = [*shared(policy, units), *lacking(policy, _rows_of)]
+    return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
+
+
+def _rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return _Visit(table, Fraction(0), {}).batches(names)
 
 
 # Limits that promise little, or never bind. None is a fault: the owner decides.
@@ -161,7 +166,10 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
         if not isinstance(table.source, Files):
             yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
         elif all(misfit.column is not None for misfit in found):
-            yield from _rows(visit, {misfit.column for misfit in found})
+            unsound = {misfit.column for misfit in found}
+            if any(misfits(one) for one in table.way[1:]):  # which is told of that table
+                unsound.add(table.unit)
+            yield from _rows(visit, unsound)
     except (pa.ArrowException, OSError):
         yield Severity.FAULT, None, "a file cannot be read"
 
@@ -176,7 +184,7 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             yield from _values(visit, column)
     if table.unit is None:
         yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
-    elif table.unit not in unsound:
+    elif not unsound & {table.unit, table.through and table.through.column}:
         yield from _units(visit, table.unit)
         parting = table.parting
         if parting is not None and parting.per_unit and parting.name not in unsound:
@@ -247,12 +255,19 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    values = _names(list(visit.batches([unit])), unit)
-    if values.null_count:
-        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
-        yield Severity.WARNING, unit, text
-    counted = pc.value_counts(pc.drop_null(values))
-    visit.units[visit.table.name] = counted.field("values")
+    through = visit.table.through
+    found = owners(visit.table, _rows_of)
+    if found.nobodys:
+        text = f"{found.nobodys} of {found.rows} rows have no unit: they never count"
+        if through is not None:
+            text += f"; {through.table.name} has no unit for their {through.column}"
+        yield Severity.WARNING, unit if through is None else through.column, text
+    if found.several:
+        text = f"{found.several} times a row is another unit's as well, and counts for each"
+        yield Severity.NOTE, unit, text
+    counted = pc.value_counts(found.units)
+    if through is None:
+        visit.units[visit.table.name] = counted.field("values")
     counts = counted.field("counts").to_numpy()
     units, rows = len(counts), int(counts.sum())
     yield from _delta(visit, units)
@@ -285,18 +300,11 @@ def _delta(visit: _Visit, units: int) -> Iterator[Told]:
         yield Severity.WARNING, visit.table.unit, text
 
 
-def _names(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
-    """Return the units of rows in one type, in which they are equal or not."""
-    integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
-    type_ = pa.int64() if integers else pa.string()
-    return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
-
-
 def _parts(visit: _Visit, unit: str, column: Column, kept: int) -> Iterator[Told]:
     """Say of how many units some rows do not count: those beyond the first parts."""
     batches = list(visit.batches(list(dict.fromkeys([unit, column.name]))))
     parts = [_part(batch.column(column.name), column) for batch in batches]
-    arrays = [_names(batches, unit), pa.chunked_array(parts, pa.int32())]
+    arrays = [names_of(batches, unit), pa.chunked_array(parts, pa.int32())]
     rows = pa.table(arrays, ["unit", "part"]).drop_null()
     units = rows.group_by("unit").aggregate([("part", "count_distinct")])
     beyond = int(pc.sum(pc.greater(units["part_count_distinct"], kept)).as_py() or 0)
@@ -315,35 +323,3 @@ def _part(raw: pa.Array, column: Column) -> pa.Array:
         values = pc.max_element_wise(at_most(values, high), low, skip_nulls=False)
     found = pc.index_in(values, value_set=arrow_column(column.parts, values.type))
     return pc.fill_null(found, len(column.parts))
-
-
-# The units of one table, held against those of others that queries join it with.
-
-
-def _shared(policy: Policy, units: Mapping[str, pa.Array]) -> Iterator[Finding]:
-    """Say of each table how many of its units another has: the one that has most of them."""
-    domains: dict[str, list[Table]] = {}
-    for name in units:
-        table = policy.tables[name]
-        domains.setdefault(ascii_folded(table.unit or ""), []).append(table)
-    for tables in domains.values():
-        most = max(tables, key=lambda table: (table.single, len(units[table.name])))
-        for table in tables:
-            if table is not most:
-                there = _common(units[table.name], units[most.name])
-                told = (
-                    f"{there:,} of {len(units[table.name]):,} units are among the "
-                    f"{len(units[most.name]):,} of {most.name}"
-                )
-                if there or not len(units[table.name]):
-                    yield Finding(Severity.NOTE, table.name, table.unit, told)
-                else:
-                    told += ": do both columns name the same units?"
-                    yield Finding(Severity.WARNING, table.name, table.unit, told)
-
-
-def _common(few: pa.Array, many: pa.Array) -> int:
-    """Count the units that are in both tables."""
-    if few.type != many.type:
-        few, many = few.cast(pa.string()), many.cast(pa.string())
-    return int(pc.is_in(few, value_set=many).true_count)
