@@ -144,7 +144,9 @@ _SAID = """\
 def _table_text(table: TableDraft) -> str:
     name = toml_key(table.name)
     columns = [
-        Line(one.line, one.note or (f"with {one.hint}, say" if one.hint else ""))
+        Line(
+            one.line, "; ".join(filter(None, [one.note, one.hint and f"with {one.hint}, say"]))
+        )
         for one in table.columns
     ]
     return "\n".join(
@@ -368,22 +370,19 @@ def _table(
     *,
     public: bool = False,
 ) -> TableDraft:
-    schema, to = one.table.schema, {link.column: link for link in links[one.table.name]}
-    said = own_words(schema.types)
+    to = {link.column: link for link in links[one.table.name]}
     columns = []
-    for name, type_ in schema.types.items():
-        note = hint = ""
-        if name == unit:
-            note = "the unit"
-        elif name in to:
-            note = f"as {to[name].table}.{to[name].key}, by its name"
-        elif name == one.key:
-            note = "its key, by its name"
-        elif name in one.refers:
-            note = "an identifier, by its name"
-        elif not public:
-            hint = _hint(said[name], type_)
-            note = "" if hint else _FREE.get(type_.kind, "")
+    for name, said in own_words(one.table.schema.types).items():
+        type_, hint = one.table.schema.types[name], ""
+        if name in one.refers:
+            note = "its key, by its name" if name == one.key else "an identifier, by its name"
+            if name in to:
+                note = f"as {to[name].table}.{to[name].key}, by its name"
+            if type_.kind is Kind.TEXT and not public:  # short ones are joined more often
+                hint = "max_length = 40"
+            note = "the unit" if name == unit else note
+        else:
+            note, hint = ("", "") if public else _said_of(said, type_)
         columns.append(ColumnDraft(name, type_, note, hint))
     lines = tuple(Line(f"{key} = {value}") for key, value in one.table.source.items())
     named = Line(lines[0].text, "relative to this file"), *lines[1:]
@@ -402,7 +401,6 @@ def _remarks(table: FoundTable) -> Iterator[str]:
         yield f"{written(name)} stands in names of folders, which are not read"
 
 
-_FREE = {Kind.TEXT: "a name, or free text? Delete it, if nobody should ask about it"}
 _HINTS = {
     Kind.INTEGER: "bounds = [0, 100]",
     Kind.DOUBLE: "bounds = [0, 100]",
@@ -413,11 +411,11 @@ _HINTS = {
 }
 
 
-def _hint(said: tuple[str, ...], type_: Type) -> str:
-    """Return a key that a column may need, as an example of how it is written."""
-    last = said[-1] if said else ""
-    if type_.kind is Kind.INTEGER and last in GROUP:
-        return "keys = [1, 2]"
+def _said_of(said: tuple[str, ...], type_: Type) -> tuple[str, str]:
+    """Return what the name of a column says of its values, and a key that it may need."""
+    last, hint = said[-1] if said else "", _HINTS.get(type_.kind, "")
     if type_.kind is Kind.TEXT and last in FREE:
-        return ""
-    return _HINTS.get(type_.kind, "")
+        return "a name, or free text? Delete it, if nobody should ask about it", ""
+    if type_.kind in {Kind.TEXT, Kind.INTEGER} and last in GROUP:
+        return "a group, by its name", hint if type_.kind is Kind.TEXT else "keys = [1, 2]"
+    return "", hint
