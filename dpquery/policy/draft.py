@@ -100,8 +100,6 @@ class Draft:
     tables: tuple[TableDraft, ...]
     unit: str | None = None
     """Whose presence the tables together protect, by the names of columns."""
-    others: tuple[str, ...] = ()
-    """Who else is named by columns."""
     privacy: tuple[Line, ...] = (RELATION,)
     budget: tuple[Line, ...] = (Line("epsilon = 1", "the most that all queries may lose"),)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -300,7 +298,7 @@ def _drafted(found: Sequence[FoundTable]) -> Draft:
     if len(tables) == 1 or ways is None:
         return Draft("", tuple(_table(one, _alone(one), links) for one in tables))
     drafted = [_of_several(one, ways, links) for one in tables]
-    others = tuple(written(way.who) for way in every if way is not ways)
+    others = [written(way.who) for way in every if way is not ways]
     told = f"{written(ways.who)}, by the names of columns"
     if others:
         told += f"; there is also {', '.join(others)}"
@@ -310,7 +308,7 @@ def _drafted(found: Sequence[FoundTable]) -> Draft:
         Line(f"unit = {_ASKED}"),
         RELATION,
     )
-    return Draft("", tuple(drafted), ways.who, others, privacy)
+    return Draft("", tuple(drafted), ways.who, privacy)
 
 
 # The lines of a table, by the way on which it leads to its units.

@@ -31,7 +31,7 @@ _FILLERS = _set("dim fact tbl table raw stg")
 GROUP = _set(
     """status type kind category class region country state city gender sex dept department team
     segment channel plan tier level priority currency language brand browser os platform source
-    medium mode flag code grade method role stage reason carrier zone area ward unit"""
+    medium mode flag code grade method role stage reason carrier zone area ward unit device"""
 )
 """Columns of few values, which a form or a list of codes offers."""
 FREE = _set(
