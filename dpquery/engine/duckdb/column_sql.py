@@ -39,6 +39,7 @@ from dpquery.ir.expr import (
     grid_step,
     on_grid,
 )
+from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, DatabaseTable, Table
@@ -54,6 +55,11 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
+
+
+UNIT, COUNTED = "u:", "n:"
+"""What a scan wants kept beside columns: the unit of each row as it is, or what counts by it: a
+number of the unit in its place, and how many rows the unit has in the table."""
 
 
 def files_sql(table: Table) -> str:
@@ -80,6 +86,8 @@ class Place(Values):
     source: str
     """What stands after FROM."""
     held: bool = False
+    numbered: bool = False
+    """Whether what is held says of each row its unit's number, i, and its unit's rows, n."""
 
     @classmethod
     def in_files(cls, table: Table) -> Place:
@@ -88,7 +96,9 @@ class Place(Values):
 
     @property
     def unit(self) -> str:
-        """Write the unit column."""
+        """Write the unit column, or what tells units from each other in its place."""
+        if self.numbered:
+            return "i"
         return "u" if self.held else quoted(self.table.unit or "")
 
     def column(self, reference: ColumnRef) -> str:
@@ -369,11 +379,18 @@ def listed(column: Column, key: Key) -> bool:
 
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
-    """Return what a scan wants kept: columns, and the listed values of key columns."""
+    """Return what a scan wants kept: columns, listed values of key columns, and units.
+
+    The number of a unit follows from what other units there are. So it stands for the unit
+    where units are told from each other alone: not in joins, and not where it is hashed.
+    """
     if only_table(scan.relation) is None:
         numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
-        return frozenset(f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
+        of_table = (f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
+        return frozenset(of_table) | _unit(table, UNIT)
+    hashed = any(isinstance(measure, Candidates) for measure in scan.measures)
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
+    names |= _unit(table, UNIT if hashed or table.single else COUNTED)
     for key in scan.keys:
         column = uncut(table, key)
         if column is not None and listed(column, key):
@@ -381,6 +398,10 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
         else:
             names |= {f"c:{ref.name}" for ref in columns_of(key.expr).values()}
     return frozenset(names)
+
+
+def _unit(table: Table, wanted: str) -> set[str]:
+    return set() if table.unit is None else {wanted}
 
 
 # The numbers of groups: the place of a row's keys among those that are declared.

@@ -15,7 +15,7 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.column_sql import COUNTED, Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     execute,
@@ -28,7 +28,7 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
-from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
@@ -194,6 +194,7 @@ class DuckDBEngine:
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
+        often |= COUNTED in names and weighs_all_rows(scan)
         read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
         return self._held.place(read, rows, state, names, often=often)
