@@ -36,6 +36,7 @@ from dpquery.engine.files import (
     TableStates,
     Watch,
     require_unchanged,
+    single_claim,
     state_of,
     unwatched,
 )
@@ -233,11 +234,19 @@ class DuckDBEngine:
         if misfits:
             raise DataChanged(f"{table.name}: {misfits[0]}")
         if table.single and table.unit is not None:
-            unit = quoted(table.unit)
-            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
-            row = execute(connection, different).fetchone()
-            if row is None or row[0] is not True:
-                raise DataChanged(
-                    f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
-                )
+            claim = single_claim(table, state)
+            if not self._watch.is_proven(claim):
+                self._require_single(connection, table)
+                require_unchanged([table], {table.name: state})
+                self._watch.prove(claim)
         self._verified[table.name] = state
+
+    def _require_single(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        """Count the units of all rows."""
+        unit = quoted(table.unit or "")
+        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
+        row = execute(connection, different).fetchone()
+        if row is None or row[0] is not True:
+            raise DataChanged(
+                f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
+            )
