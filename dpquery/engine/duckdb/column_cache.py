@@ -92,7 +92,7 @@ class Held:
                 return read
             if not self._keep(read, scan, entry, names):
                 return read
-        return Place(table, entry.name, held=True, numbered=COUNTED in names)
+        return read.held_in(entry.name, names)
 
     def _entry(self, table: Table, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
@@ -133,7 +133,8 @@ class Held:
             return f"SELECT {', '.join(columns) or '1 AS one'} FROM {read.source}"
         where = f"FROM {read.source} WHERE {' AND '.join(read.counted(scan))}"
         unit = f"{read.unit} AS u"
-        rows = f"SELECT {', '.join([unit, *columns])} {where}"
+        named = [unit] if units & {*wanted} else []
+        rows = f"SELECT {', '.join([*named, *columns]) or '1 AS one'} {where}"
         if COUNTED not in wanted:
             return rows
         # What fits the share has far fewer rows than 2^31.

@@ -6,7 +6,7 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
@@ -86,8 +86,9 @@ class Place(Values):
     source: str
     """What stands after FROM."""
     held: bool = False
-    numbered: bool = False
-    """Whether what is held says of each row its unit's number, i, and its unit's rows, n."""
+    owner: str = "u"
+    """What says whose a row is that is held: u the unit, or i its number, beside which stands
+    how many rows the unit has, n; or 1, where each unit has one row and none is named."""
 
     @classmethod
     def in_files(cls, table: Table) -> Place:
@@ -96,10 +97,13 @@ class Place(Values):
 
     @property
     def unit(self) -> str:
-        """Write the unit column, or what tells units from each other in its place."""
-        if self.numbered:
-            return "i"
-        return "u" if self.held else quoted(self.table.unit or "")
+        """Write the unit column, or what stands in its place."""
+        return self.owner if self.held else quoted(self.table.unit or "")
+
+    def held_in(self, name: str, names: Set[str]) -> Place:
+        """Return the place where some of it is held for a scan."""
+        owner = "u" if UNIT in names else "i" if COUNTED in names else "1"
+        return Place(self.table, name, held=True, owner=owner)
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
@@ -388,9 +392,10 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
         numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
         of_table = (f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
         return frozenset(of_table) | _unit(table, UNIT)
-    hashed = any(isinstance(measure, Candidates) for measure in scan.measures)
+    named = any(isinstance(measure, Candidates) for measure in scan.measures)
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
-    names |= _unit(table, UNIT if hashed or table.single else COUNTED)
+    if named or not table.single:
+        names |= _unit(table, UNIT if named else COUNTED)
     for key in scan.keys:
         column = uncut(table, key)
         if column is not None and listed(column, key):

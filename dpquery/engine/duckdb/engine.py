@@ -7,6 +7,7 @@ not before; connecting reads no private file (I1, I3).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from math import prod
 from time import monotonic
 
@@ -18,6 +19,7 @@ from dpquery.engine.duckdb.column_cache import Held
 from dpquery.engine.duckdb.column_sql import COUNTED, Place, files_sql, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
+    begun,
     execute,
     load,
     lock,
@@ -75,6 +77,7 @@ class DuckDBEngine:
         self._secret = secret
         self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._opening: Future[duckdb.DuckDBPyConnection] | None = None
         self._held: Held | None = None
         self._verifier = Verifier()
         self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
@@ -102,6 +105,12 @@ class DuckDBEngine:
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
+    def prepare(self) -> None:
+        """Begin to open empty instances, while a query is planned."""
+        self._verifier.prepare()
+        if self._connection is None:
+            self._opening = self._opening or begun(start)
+
     def rehearse(self, scan: Scan) -> None:
         """Check and plan the SQL of a scan, as it is where nothing is kept of the files."""
         self._rehearsal.require(scan, self._read_by(scan))
@@ -109,6 +118,9 @@ class DuckDBEngine:
     def close(self) -> None:
         """Let go of the instance."""
         self._rehearsal.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.result().close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -203,7 +215,8 @@ class DuckDBEngine:
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""
         if self._connection is None:
-            connection = start()
+            opening, self._opening = self._opening, None
+            connection = start() if opening is None else opening.result()
             self._derived = set()
             sources = [table.source for table in self._tables.values()]
             files = [one for one in sources if isinstance(one, Files)]

@@ -217,7 +217,7 @@ class ScanSQL:
         """
         weights = {m.weight for m in self.scan.measures if m.of_rows and not m.weight.plain}
         table = only_table(self.scan.relation)
-        if table is None or not self.places[table.table].numbered:
+        if table is None or self.places[table.table].owner != "i":
             return ()
         counts = sorted({_count(weight) for weight in weights})
         every = isinstance(self.scan.relation, TableScan)

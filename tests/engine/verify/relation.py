@@ -404,6 +404,4 @@ def _and(node: Node) -> bool:
 
 def owner_of(place: Place) -> str:
     """Return the column that says whose a row is: of what is kept, by name or by number."""
-    if place.held:
-        return "i" if place.numbered else "u"
-    return place.table.unit or ""
+    return place.owner if place.held else place.table.unit or ""

@@ -33,6 +33,7 @@ from tests.engine.verify.syntax import (
     Different,
     Node,
     column,
+    constant,
     insist,
     parsed,
     plain,
@@ -105,11 +106,12 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
         unit = owner_of(place)
         every = isinstance(scan.relation, TableScan)
         for name, count in zip(sql.said, counts, strict=True):
-            insist(place.numbered and (every or name == "t"), "rows that count by WHERE")
+            insist(place.owner == "i" and (every or name == "t"), "rows that count by WHERE")
             insist(count == {**column("n"), "alias": name}, "the rows of a unit")
         names |= {"n"} if counts else frozenset()
     if scan.contribution.unit is not None:
-        insist(first == {**column(unit), "alias": "u"}, "the unit as owner")
+        owner_ = constant("INTEGER", "1") if unit == "1" else column(unit)
+        insist(first == {**owner_, "alias": "u"}, "the unit as owner")
     require_expression(rows["select_list"], names, ROW_FUNCTIONS)
 
 

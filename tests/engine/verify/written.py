@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
-from dpquery.engine.duckdb.column_sql import COUNTED, Place, wanted_columns
+from dpquery.engine.duckdb.column_sql import Place, wanted_columns
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.verify import foreseen
@@ -98,8 +98,7 @@ class Written:
 
 
 def _kept(scan: Scan, table: Table, number: int) -> Place:
-    numbered = COUNTED in wanted_columns(scan, table)
-    return Place(table, f"kept{number}", held=True, numbered=numbered)
+    return Place.in_files(table).held_in(f"kept{number}", wanted_columns(scan, table))
 
 
 def texts(sql: ScanSQL) -> Iterator[tuple[str, str | None]]:
