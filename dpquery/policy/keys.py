@@ -227,7 +227,11 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("path", values.read_paths, '"people.parquet"',
         "names the files that hold the rows; paths start at the policy"),
     Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table"),
-    Key("table", values.read_text, '"people"', "is the name of the table in that DuckDB file"),
+    Key("table", values.read_text, '"people"',
+        "is the name of the table or view in that DuckDB file; sales.people is in the schema "
+        "sales, unless `schema` is stated"),
+    Key("schema", values.read_text, '"sales"', "is the schema of the table in that DuckDB file",
+        needs=(Beside("table", "a schema holds several tables.", 'table = "people"'),)),
     Key("public", values.read_flag, "true", default=False,
         says="says that the table holds nobody's data and may be shown as it is"),
     Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",

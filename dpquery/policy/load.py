@@ -42,6 +42,7 @@ from dpquery.policy.keys import (
     missing,
 )
 from dpquery.policy.model import (
+    MAIN,
     Column,
     DatabaseTable,
     Files,
@@ -143,7 +144,7 @@ def _table(name: str, section: Section) -> Table:
         header = f"[{dotted((*section.path, 'columns'))}]"
         remedy = f"{header}, or public = true if it is nobody's data"
         raise section.refuse(None, contradiction("lists no columns", why, remedy))
-    given = {key: stated.pop(key) for key in ("path", "database", "table")}
+    given = {key: stated.pop(key) for key in ("path", "database", "table", "schema")}
     columns = _columns(section.child("columns"), public)
     for column in stated["unique"] if columns else ():
         if column not in columns:
@@ -159,7 +160,7 @@ def _table(name: str, section: Section) -> Table:
 def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
-    path, database, table = given["path"], given["database"], given["table"]
+    path, database, table, schema = given.values()
     if path and not database and not table:
         files = section.read("path", find_files, path, directory)
         for file in files:
@@ -177,7 +178,9 @@ def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files |
         return Files(files)
     if database and table and not path:
         found = section.read("database", find_file, database, directory)
-        return DatabaseTable(found, table)
+        if schema is None and table.count(".") == 1:
+            schema, table = table.split(".")
+        return DatabaseTable(found, table, schema or MAIN)
     stated = [key for key, value in given.items() if value]
     unfit = contradiction(
         "has an unclear source" if stated else "has no source",

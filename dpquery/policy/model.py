@@ -24,6 +24,8 @@ from dpquery.ir.query import Above
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
 
+MAIN = "main"
+"""The schema of a DuckDB file in which tables are unless somebody says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -109,10 +111,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table of a DuckDB file, opened for reading only."""
+    """A table or a view of a DuckDB file, opened for reading only."""
 
     database: Path
     table: str
+    schema: str = MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +267,9 @@ def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
     A glob is as the owner wrote it: which files there are now is up to the data.
     """
     match table.source:
-        case DatabaseTable(database, name):
-            return from_ledger(database, policy), name
+        case DatabaseTable(database, name, schema):
+            place = from_ledger(database, policy), name
+            return place if schema == MAIN else (*place, schema)
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

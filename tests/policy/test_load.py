@@ -555,5 +555,5 @@ def test_the_wording_of_a_refusal(place: Path) -> None:
         "   why: a key that is not understood might have been a limit, so none is skipped.\n"
         "   try: privacy_unit_column\n"
         "        known here: privacy_unit_column, columns, database, max_groups_contributed, "
-        "max_rows_contributed, path, privacy_unit_type, public, rows_per_unit, table, …"
+        "max_rows_contributed, path, privacy_unit_type, public, rows_per_unit, schema, …"
     )

@@ -37,7 +37,7 @@ def test_each_key_takes_its_own_example_and_says_what_it_is_for(group: Group, ke
 def test_what_is_read_is_what_the_model_remembers() -> None:
     assert {key.to for key in COLUMN.keys} == {one.name for one in fields(Column)} - {"name"}
     assert {key.to for key in LIMITS.keys} == {one.name for one in fields(ScanLimits)}
-    sources = {"path", "database", "table"}
+    sources = {"path", "database", "schema", "table"}
     of_table = {one.name for one in fields(Table)} - {"name", "source", "written", "columns"}
     assert {key.to for key in TABLE.keys} - sources == of_table
 

@@ -177,7 +177,7 @@ def _source(place: Place) -> Source:
         settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
         words = (word for setting in settings for word in setting.split("="))
         return ("read_parquet", "list_value", *map(str, source.paths), *words)
-    return (str(source.database), "main", source.table)
+    return (str(source.database), source.schema, source.table)
 
 
 def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
