@@ -12,7 +12,7 @@ from os.path import relpath
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import PUBLIC, Promise
-from dpquery.policy.model import DatabaseTable, Policy, Table
+from dpquery.policy.model import MAIN, DatabaseTable, External, Policy, Table
 
 FEW = 16
 """Files that are named one by one; more of them come and go."""
@@ -28,8 +28,13 @@ def promise_of(policy: Policy) -> Promise:
 def _names(table: Table, policy: Policy) -> Iterator[str]:
     yield f"table {table.name.lower()}"
     if isinstance(table.source, DatabaseTable):
-        place = _resolved(table.source.database, policy)
-        yield f"path {place} {table.source.table.lower()}"
+        place, schema = _resolved(table.source.database, policy), table.source.schema.lower()
+        within = "" if schema == MAIN else f"{schema}."
+        yield f"path {place} {within}{table.source.table.lower()}"
+        return
+    if isinstance(table.source, External):
+        place = table.source.place
+        yield f"path {place if '://' in place else _resolved(Path(place), policy)}"
         return
     paths = [policy.directory / path for path in table.written]
     if len(table.source.paths) <= FEW:

@@ -18,8 +18,9 @@ from typing import BinaryIO, Protocol
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
-from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
+from dpquery.policy.model import DatabaseTable, External, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy.snapshots import State, opened
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -35,15 +36,25 @@ class Fingerprint:
     """What tells one state of a table's files from another."""
 
     files: tuple[tuple[int, int, int, int, str], ...]
+    """Place, size, time and footer of each; of what a library reads, the size and a tag."""
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each."""
+    """Take the fingerprint of a table's files, or of what its library calls its state."""
+    if isinstance(table.source, External):
+        return of_state(opened(table.source).state)
     return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+
+
+def of_state(state: State) -> Fingerprint:
+    """Return the fingerprint of a snapshot."""
+    return Fingerprint(tuple((0, 0, size, 0, f"{name} {tag}") for name, size, tag in state))
 
 
 def files_of(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
+    if isinstance(table.source, External):
+        return []
     if not isinstance(table.source, DatabaseTable):
         return list(table.source.paths)
     wal = table.source.database.with_name(table.source.database.name + ".wal")
@@ -246,7 +257,9 @@ class Drift:
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
-    """Return name, size and time of each file."""
+    """Return name, size and time of each file; of another state its size and tag."""
+    if isinstance(table.source, External):
+        return [[tag, size, 0] for _, _, size, _, tag in state.files]
     paths = map(str, files_of(table))
     return [
         [path, size, time]
@@ -262,6 +275,8 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
+    if isinstance(table.source, External):
+        return [tag for _, _, _, _, tag in state.files]
     whole = table.parting is not None
     told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
     require_unchanged([table], {table.name: state})

@@ -20,11 +20,11 @@ from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
 from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.files import find_files, stem
+from dpquery.policy.files import find_external, find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
-from dpquery.policy.model import Bounds, Column, Files, Policy, PolicyBudget, Table
-from dpquery.policy.schema import Schema, read_schema
+from dpquery.policy.model import Bounds, Column, External, Files, Policy, PolicyBudget, Table
+from dpquery.policy.schema import Schema, external_schema, read_schema
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
@@ -193,7 +193,10 @@ def _table(
     return replace(table, unit=unit, unit_type=type_, **of_units), notes
 
 
-def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
+def _files(texts: tuple[str, ...]) -> tuple[Files | External, Schema]:
+    external = find_external(texts, Path.cwd())
+    if external is not None:
+        return external, external_schema(external)
     files = find_files(texts, Path.cwd())
     if not files:
         why = "a table without a file has no rows."

@@ -24,8 +24,9 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
-from dpquery.policy.model import Column, Files, Policy, Table
+from dpquery.policy.model import Column, DatabaseTable, External, Files, Policy, Table
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
+from dpquery.policy.snapshots import Unreadable, opened
 
 Misfits = Callable[[Table], list[Misfit]]
 
@@ -131,6 +132,8 @@ class _Visit:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
+        if isinstance(self.table.source, External):
+            yield from opened(self.table.source).read(names)
         for file in self.files:
             if _is_csv(file):
                 yield from self._csv(file).select(names).to_batches()
@@ -154,11 +157,11 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
         # A public table may be a CSV file, which is read by the declared types.
         found = file_misfits(table, visit.schema) if table.public else misfits(table)
         yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
-        if not isinstance(table.source, Files):
+        if isinstance(table.source, DatabaseTable):
             yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
         elif all(misfit.column is not None for misfit in found):
             yield from _rows(visit, {misfit.column for misfit in found})
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, Unreadable):
         yield Severity.FAULT, None, "a file cannot be read"
 
 

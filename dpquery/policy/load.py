@@ -28,7 +28,7 @@ from dpquery.policy.document import (
     toml_text,
     written,
 )
-from dpquery.policy.files import as_parquet, find_file, find_files, is_database, unlinked
+from dpquery.policy.files import as_parquet, find_external, find_file, find_files, is_database, unlinked
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
@@ -45,6 +45,7 @@ from dpquery.policy.model import (
     MAIN,
     Column,
     DatabaseTable,
+    External,
     Files,
     LedgerSettings,
     Policy,
@@ -157,11 +158,20 @@ def _table(name: str, section: Section) -> Table:
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
+def _source(
+    section: Section, given: Mapping[str, Any], public: bool
+) -> Files | DatabaseTable | External:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table, schema = given.values()
     if path and not database and not table:
+        external = section.read("path", find_external, path, directory)
+        if external is not None and public:
+            what = "names what is no file for a public table"
+            why = "public tables are read from files, whole, when a session opens."
+            raise section.refuse("path", contradiction(what, why, '"regions.parquet"'))
+        if external is not None:
+            return external
         files = section.read("path", find_files, path, directory)
         for file in files:
             if file.suffix.lower() == ".csv" and not public:

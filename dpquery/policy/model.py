@@ -119,11 +119,26 @@ class DatabaseTable:
 
 
 @dataclass(frozen=True, slots=True)
+class External:
+    """A table that a library of its own reads, of which the engine copies each state."""
+
+    kind: str
+    """What opens it: a name in `snapshots.py`."""
+    place: str
+    """An absolute path, or a URL."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the place, for messages."""
+        return self.place.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table that analysts may name."""
 
     name: str
-    source: Files | DatabaseTable
+    source: Files | DatabaseTable | External
     written: tuple[str, ...]
     """The paths as the owner wrote them: a query may quote one of these instead of the name."""
     columns: dict[str, Column]

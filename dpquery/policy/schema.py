@@ -17,9 +17,10 @@ from pyarrow import types as is_
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
-from dpquery.policy.files import as_parquet, find_files, is_database, stem
+from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
 from dpquery.policy.load import likely_units
-from dpquery.policy.model import Column, Files, Table
+from dpquery.policy.model import Column, External, Files, Table
+from dpquery.policy.snapshots import Unreadable, opened
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -129,6 +130,8 @@ class Misfit:
 
 def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
     """Return how the files of a table differ from the policy: of each column, the first one."""
+    if isinstance(table.source, External):
+        return _external_misfits(table, table.source)
     found: dict[str | None, Misfit] = {}
     first: dict[str, dict[str, Path]] = {}
     for path in table.source.paths if isinstance(table.source, Files) else ():
@@ -144,6 +147,22 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> 
     for misfit in _narrowed(first):
         found.setdefault(misfit.column, misfit)
     return list(found.values())
+
+
+def external_schema(source: External) -> Schema:
+    """Read the schema of what a library reads, or refuse what it cannot read (DPQ601)."""
+    try:
+        return schema_of(opened(source).schema)
+    except Unreadable as unfit:
+        what = f"{written(source.name)} {unfit}"
+        raise Unfit(what, "its own library says what its columns are.", code="DPQ601") from None
+
+
+def _external_misfits(table: Table, source: External) -> list[Misfit]:
+    try:
+        return compare(table, schema_of(opened(source).schema), source.name)
+    except Unreadable as unfit:
+        return [Misfit(None, f"{source.name} {unfit}")]
 
 
 def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
@@ -250,9 +269,13 @@ def draft(path: str | Path) -> str:
             not have the columns of the first.
     """
     try:
-        files = find_files([str(path)], Path.cwd())
-        schema = read_schema(files[0])
-        _refuse_others(files, schema)
+        external = find_external([str(path)], Path.cwd())
+        if external is not None:
+            schema = external_schema(external)
+        else:
+            files = find_files([str(path)], Path.cwd())
+            schema = read_schema(files[0])
+            _refuse_others(files, schema)
     except Unfit as unfit:
         raise unfit.at("the path") from None
     guess = "No column looks like one by its name. Without this line each row is its own unit."
