@@ -92,7 +92,9 @@ def _require_object(path: str, among: int) -> None:
     why = "of other places, copies are read: what is elsewhere can change while it is read."
     if path.partition("://")[0] not in {"s3", "gs"}:
         remedy = '"people.parquet"    a copy; or "s3://bucket/people/*.parquet"'
-        raise Unfit("names no file, but a URL that is not read here", why, remedy, code="DPQ601")
+        raise Unfit(
+            "names no file, but a URL that is not read here", why, remedy, code="DPQ601"
+        )
     folder, _, name = path.rpartition("/")
     if among > 1 or not _OBJECT.fullmatch(path) or glob.has_magic(folder) or "**" in name:
         what = "is not the URL of objects alone"

@@ -28,7 +28,14 @@ from dpquery.policy.document import (
     toml_text,
     written,
 )
-from dpquery.policy.files import as_parquet, find_external, find_file, find_files, is_database, unlinked
+from dpquery.policy.files import (
+    as_parquet,
+    find_external,
+    find_file,
+    find_files,
+    is_database,
+    unlinked,
+)
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
@@ -45,7 +52,6 @@ from dpquery.policy.model import (
     MAIN,
     Column,
     DatabaseTable,
-    External,
     Files,
     LedgerSettings,
     Policy,
@@ -53,6 +59,7 @@ from dpquery.policy.model import (
     Price,
     ScanLimits,
     Server,
+    Source,
     Table,
 )
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
@@ -158,9 +165,7 @@ def _table(name: str, section: Section) -> Table:
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(
-    section: Section, given: Mapping[str, Any], public: bool
-) -> Files | DatabaseTable | External:
+def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table, schema = given.values()

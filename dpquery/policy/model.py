@@ -103,10 +103,23 @@ def _place(value: int | Fraction | date) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Parquet:
+    """Files that say themselves what their columns are."""
+
+    partitions: tuple[str, ...] = ()
+    """Columns whose values are names of folders, as in `year=2024/`."""
+
+
+Format = Parquet
+"""How rows stand in files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
     """Files in the policy's order, globs already expanded, absolute."""
 
     paths: tuple[Path, ...]
+    format: Format = Parquet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +146,16 @@ class External:
         return self.place.rpartition("/")[2]
 
 
+Source = Files | DatabaseTable | External
+"""Where the rows of a table are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that analysts may name."""
 
     name: str
-    source: Files | DatabaseTable | External
+    source: Source
     written: tuple[str, ...]
     """The paths as the owner wrote them: a query may quote one of these instead of the name."""
     columns: dict[str, Column]

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -21,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import External
 
 State = tuple[tuple[str, int, str], ...]
@@ -52,7 +49,7 @@ def opened(source: External) -> Snapshot:
         return _OPENERS[source.kind](source)
     except Unreadable:
         raise
-    except Exception as fault:  # noqa: BLE001 - libraries raise what they like
+    except Exception as fault:
         raise Unreadable(f"cannot be read: {type(fault).__name__}: {fault}") from fault
 
 
@@ -79,9 +76,10 @@ def _delta(source: External) -> Snapshot:
     needed = {*(protocol.reader_features or ()), *(["columnMapping"] if mapped else [])}
     unknown = sorted(needed - _READ_BY_DELTA)
     if unknown:
-        raise Unreadable(f"needs a reader that knows {', '.join(unknown)}, and this one does not")
+        raise Unreadable(f"needs a reader of {', '.join(unknown)}, which this one is not")
     data = table.to_pyarrow_dataset()
-    files = pa.table(table.get_add_actions()).select(["path", "size_bytes", "modification_time"])
+    known = ["path", "size_bytes", "modification_time"]
+    files = pa.table(table.get_add_actions()).select(known)
     tag = _digest([about.id, table.version(), sorted(files.to_pylist(), key=str)])
     size = sum(files["size_bytes"].to_pylist())
     return Snapshot(((f"version {table.version()}", size, tag),), data.schema, _scanned(data))

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -28,6 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
+from dpquery.engine.duckdb.sources import view_name
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -41,7 +42,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
-from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
 
@@ -54,18 +55,6 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
-
-
-def files_sql(table: Table) -> str:
-    """Write what stands after FROM for a table's rows."""
-    if isinstance(table.source, DatabaseTable):
-        return stored(table.source)
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +73,7 @@ class Place(Values):
     @classmethod
     def in_files(cls, table: Table) -> Place:
         """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, files_sql(table))
+        return cls(table, quoted(view_name(table)))
 
     @property
     def unit(self) -> str:
