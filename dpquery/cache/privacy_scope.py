@@ -34,7 +34,8 @@ def _names(table: Table, policy: Policy) -> Iterator[str]:
         return
     if isinstance(table.source, External):
         place = table.source.place
-        yield f"path {place if '://' in place else _resolved(Path(place), policy)}"
+        place = place if "://" in place else _resolved(Path(place), policy)
+        yield f"path {place} {table.source.table}".rstrip()
         return
     paths = [policy.directory / path for path in table.written]
     if len(table.source.paths) <= FEW:

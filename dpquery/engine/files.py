@@ -18,9 +18,10 @@ from typing import BinaryIO, Protocol
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy.external import opened
 from dpquery.policy.model import DatabaseTable, External, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, file_misfits
-from dpquery.policy.snapshots import State, opened
+from dpquery.policy.snapshots import State
 
 _FOOTER = 8
 _LARGEST_FOOTER = 2**26
@@ -42,7 +43,7 @@ class Fingerprint:
 def fingerprint(table: Table) -> Fingerprint:
     """Take the fingerprint of a table's files, or of what its library calls its state."""
     if isinstance(table.source, External):
-        return of_state(opened(table.source).state)
+        return of_state(opened(table.source).state())
     return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
 
 

@@ -24,9 +24,10 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
+from dpquery.policy.external import opened
 from dpquery.policy.model import Column, DatabaseTable, External, Files, Policy, Table
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
-from dpquery.policy.snapshots import Unreadable, opened
+from dpquery.policy.snapshots import Unreadable
 
 Misfits = Callable[[Table], list[Misfit]]
 

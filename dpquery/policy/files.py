@@ -128,6 +128,12 @@ def is_database(path: Path) -> bool:
     return path.suffix.lower() in _DATABASES
 
 
+def is_sqlite(path: Path) -> bool:
+    """Return whether a file begins as those that SQLite keeps."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
 _PATTERN = frozenset("*?[]{}")
 
 

@@ -52,6 +52,7 @@ from dpquery.policy.model import (
     MAIN,
     Column,
     DatabaseTable,
+    External,
     Files,
     LedgerSettings,
     Policy,
@@ -62,7 +63,7 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
+from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -166,44 +167,64 @@ def _table(name: str, section: Section) -> Table:
 
 
 def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
-    """Find the rows of a table: in files, or in one table of a DuckDB file."""
-    directory = section.document.path.parent
-    path, database, table, schema = given.values()
+    """Find the rows of a table: in files, or in one table of a database."""
+    path, database, table = given["path"], given["database"], given["table"]
     if path and not database and not table:
-        external = section.read("path", find_external, path, directory)
-        if external is not None and public:
-            what = "names what is no file for a public table"
-            why = "public tables are read from files, whole, when a session opens."
-            raise section.refuse("path", contradiction(what, why, '"regions.parquet"'))
-        if external is not None:
-            return external
-        files = section.read("path", find_files, path, directory)
-        for file in files:
-            if file.suffix.lower() == ".csv" and not public:
-                what = "names a CSV file for a private table"
-                why = "one line that cannot be read would stop the scan, and tell of that line."
-                raise section.refuse("path", contradiction(what, why, as_parquet(file.name)))
-        for text in path:
-            if is_database(Path(text)):
-                what = f"names a DuckDB file: {toml_text(text)}"
-                why = "it can hold several tables, so that a path alone names none of them."
-                keys = (f"database = {toml_text(text)}", 'table = "people"')
-                remedy = (as_parquet(text),) if public else keys
-                raise section.refuse("path", contradiction(what, why, *remedy))
-        return Files(files)
+        return _in_files(section, path, public)
     if database and table and not path:
-        found = section.read("database", find_file, database, directory)
-        if schema is None and table.count(".") == 1:
-            schema, table = table.split(".")
-        return DatabaseTable(found, table, schema or MAIN)
+        return _in_database(section, given, public)
     stated = [key for key, value in given.items() if value]
     unfit = contradiction(
         "has an unclear source" if stated else "has no source",
-        "the rows of a table come from files, or from one table of a DuckDB file.",
+        "the rows of a table come from files, or from one table of a database.",
         'path = "people.parquet"',
         'or both database = "people.duckdb" and table = "people"',
     )
     raise section.refuse(min(stated, default=None), unfit)
+
+
+def _in_files(section: Section, path: tuple[str, ...], public: bool) -> Source:
+    directory = section.document.path.parent
+    external = section.read("path", find_external, path, directory)
+    if external is not None:
+        return _private(section, "path", external, public)
+    files = section.read("path", find_files, path, directory)
+    for file in files:
+        if file.suffix.lower() == ".csv" and not public:
+            what = "names a CSV file for a private table"
+            why = "one line that cannot be read would stop the scan, and tell of that line."
+            raise section.refuse("path", contradiction(what, why, as_parquet(file.name)))
+    for text in path:
+        if is_database(Path(text)):
+            what = f"names a DuckDB file: {toml_text(text)}"
+            why = "it can hold several tables, so that a path alone names none of them."
+            keys = (f"database = {toml_text(text)}", 'table = "people"')
+            remedy = (as_parquet(text),) if public else keys
+            raise section.refuse("path", contradiction(what, why, *remedy))
+    return Files(files)
+
+
+def _in_database(section: Section, given: Mapping[str, Any], public: bool) -> Source:
+    database, table, schema = given["database"], given["table"], given["schema"]
+    if "://" in database:
+        url = section.read("database", read_url, database)
+        whole = f"{schema}.{table}" if schema else table
+        return _private(section, "database", External("postgres", url, whole), public)
+    found = section.read("database", find_file, database, section.document.path.parent)
+    if is_sqlite(found):
+        return _private(section, "database", External("sqlite", str(found), table), public)
+    if schema is None and table.count(".") == 1:
+        schema, table = table.split(".")
+    return DatabaseTable(found, table, schema or MAIN)
+
+
+def _private(section: Section, key: str, source: External, public: bool) -> External:
+    """Refuse a public table that is in no file."""
+    if public:
+        what = "names what is no file for a public table"
+        why = "public tables are read from files, whole, when a session opens."
+        raise section.refuse(key, contradiction(what, why, 'path = "regions.parquet"'))
+    return source
 
 
 def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> None:

@@ -136,14 +136,16 @@ class External:
     """A table that a library of its own reads, of which the engine copies each state."""
 
     kind: str
-    """What opens it: a name in `snapshots.py`."""
+    """What opens it: a name in `external.py`."""
     place: str
     """An absolute path, or a URL."""
+    table: str = ""
+    """Of a database: the name of a table, with that of its schema before a dot."""
 
     @property
     def name(self) -> str:
         """The last part of the place, for messages."""
-        return self.place.rpartition("/")[2]
+        return self.table or self.place.rpartition("/")[2]
 
 
 Source = Files | DatabaseTable | External
@@ -302,6 +304,8 @@ def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
         case DatabaseTable(database, name, schema):
             place = from_ledger(database, policy), name
             return place if schema == MAIN else (*place, schema)
+        case External(_, url, name) if name:
+            return (url if "://" in url else from_ledger(Path(url), policy)), name
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

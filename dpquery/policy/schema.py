@@ -17,10 +17,11 @@ from pyarrow import types as is_
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
+from dpquery.policy.external import opened
 from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
 from dpquery.policy.load import likely_units
 from dpquery.policy.model import Column, External, Files, Table
-from dpquery.policy.snapshots import Unreadable, opened
+from dpquery.policy.snapshots import Unreadable
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 

@@ -14,9 +14,9 @@ import duckdb
 
 from dpquery.engine.duckdb.connection import execute, quoted, stored, stored_misfits, text
 from dpquery.engine.files import DataChanged, Fingerprint, of_state
+from dpquery.policy.external import opened
 from dpquery.policy.model import DatabaseTable, External, Files, Table
 from dpquery.policy.schema import Misfit, file_misfits
-from dpquery.policy.snapshots import opened
 
 
 def view_name(table: Table) -> str:
@@ -54,7 +54,7 @@ def _copy(
 ) -> None:
     """Copy the rows of a state into memory: no library has to read one state twice alike."""
     snapshot = opened(source)
-    if of_state(snapshot.state) != state:
+    if of_state(snapshot.state()) != state:
         raise DataChanged(f"{table.name} changed before it was copied")
     with connection.cursor() as beside:  # what is registered is gone with it
         beside.register("given", snapshot.read(_names(table)))
