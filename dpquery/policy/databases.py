@@ -151,8 +151,9 @@ _COLUMNS = """
 """
 _MOMENT = "SELECT CAST(pg_current_snapshot() AS text), CAST(pg_postmaster_start_time() AS text)"
 _ROWS = """
-    SELECT count(*), coalesce(sum(CAST(CAST('x' || left(hash, 15) AS bit(60)) AS bigint)), 0) FROM
-    (SELECT encode(sha256(convert_to(CAST(ROW({0}) AS text), 'UTF8')), 'hex') AS hash FROM {1}) h
+    SELECT count(*), coalesce(sum(CAST(CAST('x' || left(hash, 15) AS bit(60)) AS bigint)), 0)
+    FROM (SELECT encode(sha256(convert_to(whole, 'UTF8')), 'hex') AS hash
+    FROM (SELECT CAST(ROW({0}) AS text) AS whole FROM {1}) AS rows) AS hashed
 """
 _REMEMBERED = 64
 _KNOWN: dict[tuple[str, ...], State] = {}
@@ -184,7 +185,7 @@ def postgres_table(source: External) -> Snapshot:
 
     def rows(query: str) -> Iterator[list[tuple[Any, ...]]]:
         with _transaction(driver, source) as asked:
-            if looked_at != [_state_of(asked, source, origin, types)]:
+            if looked_at and looked_at != [_state_of(asked, source, origin, types)]:
                 raise Unreadable(f"has other rows in {source.table} than were looked at first")
             with asked.connection.cursor("copied") as found:
                 found.execute(query)

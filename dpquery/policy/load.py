@@ -34,6 +34,7 @@ from dpquery.policy.files import (
     find_file,
     find_files,
     is_database,
+    is_sqlite,
     unlinked,
 )
 from dpquery.policy.keys import (

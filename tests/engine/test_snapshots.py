@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,12 +21,13 @@ from dpquery.policy.load import load_policy
 from dpquery.policy.schema import draft
 from dpquery.policy.snapshots import Unreadable
 from dpquery.shell.main import main, run_verb
+from tests.ledger.server import PostgresServer
 
 POLICY = """\
 [budget]
 epsilon = 1e9
 [tables.people]
-path = {path}
+{source}
 privacy_unit_column = "id"
 max_rows_contributed = 1
 [tables.people.columns]
@@ -46,6 +50,10 @@ class Kept:
         self.place = place
         self.path = "people"
         self.make()
+
+    @property
+    def source(self) -> str:
+        return f'path = "{self.path}"'
 
     def make(self) -> None:
         raise NotImplementedError
@@ -120,6 +128,59 @@ class Objects(Kept):
         pq.write_table(ROWS.filter(pa.array(kept)), path, filesystem=self.store)
 
 
+class Sqlite(Kept):
+    def make(self) -> None:
+        self._run("CREATE TABLE people (id INTEGER, age INT, region VARCHAR(9))")
+        self.append(ROWS)
+
+    @property
+    def source(self) -> str:
+        return 'database = "all.db"\ntable = "People"'
+
+    def append(self, rows: pa.Table) -> None:
+        for row in rows.to_pylist():
+            self._run("INSERT INTO people VALUES (:id, :age, :region)", row)
+
+    def remove(self, unit: int) -> None:
+        self._run(f"DELETE FROM people WHERE id = {unit}")
+
+    def _run(self, sql: str, *given: object) -> None:
+        with closing(sqlite3.connect(self.place / "all.db")) as database, database:
+            database.execute(sql, *given)
+
+
+class Postgres(Kept):
+    def make(self) -> None:
+        self.url = (self.place / "url").read_text()
+        self._run("DROP SCHEMA IF EXISTS hr CASCADE")
+        self._run("CREATE SCHEMA hr")
+        self._run("CREATE TABLE hr.people (id INTEGER, age BIGINT, region VARCHAR(9))")
+        self.append(ROWS)
+
+    @property
+    def source(self) -> str:
+        return f'database = "{self.url}"\ntable = "hr.people"'
+
+    def append(self, rows: pa.Table) -> None:
+        for row in rows.to_pylist():
+            named = {**row, "region": row["region"] and row["region"].replace("\0", "?")}
+            self._run("INSERT INTO hr.people VALUES (%(id)s, %(age)s, %(region)s)", named)
+
+    def remove(self, unit: int) -> None:
+        self._run(f"DELETE FROM hr.people WHERE id = {unit}")
+
+    def _run(self, sql: str, *given: object) -> None:
+        with psycopg.connect(self.url) as server:
+            server.execute(sql, *given)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    made = PostgresServer()
+    yield made.url
+    made.stop()
+
+
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
@@ -130,7 +191,7 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=[Delta, Iceberg, Objects])
+@pytest.fixture(params=[Delta, Iceberg, Objects, Sqlite, Postgres])
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Kept:
@@ -141,8 +202,10 @@ def kept(
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
             monkeypatch.setenv(name, "us-east-1")
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    if request.param is Postgres:
+        (tmp_path / "url").write_text(request.getfixturevalue("server"))
     made: Kept = request.param(tmp_path)
-    (tmp_path / "policy.toml").write_text(POLICY.format(path=f'"{made.path}"'))
+    (tmp_path / "policy.toml").write_text(POLICY.format(source=made.source))
     return made
 
 
@@ -219,6 +282,8 @@ def test_the_owner_is_told_of_its_rows_and_gets_a_draft(
     assert main(["policy", "check", "policy.toml"]) == 0
     said = capsys.readouterr().out
     assert "people.age: 1 of 4 rows (25 %) are above the bounds" in said
+    if not kept.source.startswith("path"):
+        return
     text = draft(kept.path)
     assert 'region = { type = "text" }' in text
     with dpquery.connect({"people": kept.path}, unit="id", rows_per_unit=1, epsilon=1e9) as own:
@@ -252,7 +317,7 @@ def of_delta(place: Path, changed: Callable[[dict[str, object]], None]) -> str:
     for line in lines:
         changed(line)
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (place / "policy.toml").write_text(POLICY.format(path='"people"'))
+    (place / "policy.toml").write_text(POLICY.format(source='path = "people"'))
     source = load_policy(place / "policy.toml").tables["people"].source
     with pytest.raises(Unreadable) as told:
         opened(source)
@@ -285,13 +350,15 @@ def test_iceberg_without_a_hint_is_named_by_its_metadata(
     monkeypatch.chdir(tmp_path)
     made = Iceberg(tmp_path)
     (tmp_path / "people/metadata/version-hint.text").unlink()
-    Path("policy.toml").write_text(POLICY.format(path='"people"'))
+    Path("policy.toml").write_text(POLICY.format(source='path = "people"'))
     with pytest.raises(PolicyInvalid):
         dpquery.connect("policy.toml")
     assert main(["policy", "check", "policy.toml"]) == 2
     assert "name its metadata file" in capsys.readouterr().out
     current = Path(made.table.metadata_location.removeprefix("file://"))
-    Path("policy.toml").write_text(POLICY.format(path=f'"people/metadata/{current.name}"'))
+    Path("policy.toml").write_text(
+        POLICY.format(source=f'path = "people/metadata/{current.name}"')
+    )
     made.append(MORE)
     with dpquery.connect("policy.toml") as session:
         assert session.sql(COUNT).scalar() == 4, "a metadata file is one state for ever"
@@ -329,7 +396,7 @@ def test_a_library_that_is_missing_is_named(
     ],
 )
 def test_a_url_that_is_not_read_is_refused_without_its_keys(tmp_path: Path, path: str):
-    (tmp_path / "policy.toml").write_text(POLICY.format(path=path))
+    (tmp_path / "policy.toml").write_text(POLICY.format(source=f"path = {path}"))
     with pytest.raises(PolicyInvalid) as refused:
         load_policy(tmp_path / "policy.toml")
     assert refused.value.code == "DPQ601"
@@ -342,3 +409,134 @@ def test_what_is_outside_is_no_public_table(tmp_path: Path):
     with pytest.raises(PolicyInvalid) as refused:
         load_policy(tmp_path / "policy.toml")
     assert refused.value.code == "DPQ607"
+
+
+# Values that are none of their column's type are NULL, those of no calendar the nearest that is.
+
+TYPED = """\
+[budget]
+epsilon = 1e9
+[tables.t]
+{source}
+privacy_unit_column = "u"
+max_rows_contributed = 1
+[tables.t.columns]
+u = {{ type = "text" }}
+i = {{ type = "integer", bounds = [0, 99] }}
+d = {{ type = "double", bounds = [0, 99], grid = 1 }}
+x = {{ type = "text", keys = ["a", "b"] }}
+day = {{ type = "date", bounds = [2000-01-01, 2020-01-01] }}
+moment = {{ type = "timestamp", bounds = [2000-01-01T00:00:00, 2020-01-01T00:00:00] }}
+yes = {{ type = "boolean" }}
+"""
+TOLD = "SELECT DP_SUM(i, eps=1e7), DP_SUM(d, eps=1e7), DP_COUNT(x, eps=1e7), " + (
+    "DP_COUNT(day, eps=1e7), DP_COUNT(moment, eps=1e7), DP_COUNT(yes, eps=1e7), "
+    "DP_COUNT(*, eps=1e7) FROM t"
+)
+GOOD = "('1', 7, 1.0, 'a', '2001-02-03', '2001-02-03 04:05:06.7', {true})"
+SQLITE = {
+    "i": ("'x'", "1.5", "x'00'", "9223372036854775807", "'9'"),
+    "d": ("'nan'", "9e999", "-9e999", "x'ff'", "5"),
+    "x": ("5", "x'61'", "CAST(x'ff' AS TEXT)", "char(0)", "printf('%.*c', 100000, 'a')"),
+    "day": ("'2001-02-30'", "'infinity'", "20010203", "''", "'0000-00-00'"),
+    "moment": ("'2001-02-03T04:05:06Z'", "'99999-01-01 00:00'", "1.5", "'2001-02-03'"),
+    "yes": ("2", "'true'", "-1", "x'01'"),
+    "u": ("CAST(x'ff' AS TEXT)", "5", "x'31'", "''", "'1' || char(0)"),
+}
+POSTGRES = {
+    "i": ("-9223372036854775808", "9223372036854775807"),
+    "d": ("'NaN'", "'Infinity'", "'-Infinity'", "-0.0", "5e-324"),
+    "x": ("''", "repeat('a', 100000)", "U&'\\FFFF'"),
+    "day": ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'5874897-12-31'"),
+    "moment": ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'294276-12-31'"),
+    "yes": ("NULL",),
+    "u": ("''", "NULL", "'1 '"),
+}
+
+
+def exact(session: dpquery.Session) -> list[object]:
+    return [*map(round, session.sql(f"REFRESH {TOLD}").rows[0])]
+
+
+def test_no_value_of_a_sqlite_file_fails_a_scan_or_changes_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_text(TYPED.format(source='database = "a.db"\ntable = "t"'))
+    columns = "u TEXT, i INTEGER, d REAL, x TEXT, day DATE, moment DATETIME, yes BOOLEAN"
+    with closing(sqlite3.connect("a.db")) as database, database:
+        database.execute(f"CREATE TABLE t ({columns})")
+        database.execute(f"INSERT INTO t VALUES {GOOD.format(true=1)}")
+        for name, values in SQLITE.items():
+            for number, value in enumerate(values):
+                named = {"u": f"'{name}{number}'", name: value}
+                database.execute(
+                    f"INSERT INTO t ({', '.join(named)}) VALUES ({', '.join(named.values())})"
+                )
+    with dpquery.connect("p.toml") as session:
+        # SQLite itself makes '9' an integer and 5 a text, as their columns are inclined to
+        assert exact(session) == [7 + 99 + 9, 1 + 99 + 5, 1 + 3, 1, 1 + 1, 1, 34 - 2]
+
+
+def test_no_value_of_a_server_fails_a_scan_or_changes_others(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_text(TYPED.format(source=f'database = "{server}"\ntable = "t"'))
+    columns = (
+        "u TEXT, i BIGINT, d FLOAT8, x TEXT, day DATE, moment TIMESTAMP, yes BOOLEAN, "
+        "other JSONB, mine COMPLEX"
+    )
+    with psycopg.connect(server) as made:
+        made.execute("CREATE TYPE complex AS (re FLOAT8, im FLOAT8)")
+        made.execute(f"CREATE TABLE t ({columns})")
+        made.execute(f"INSERT INTO t VALUES {GOOD.format(true='true')}")
+        for name, values in POSTGRES.items():
+            for number, value in enumerate(values):
+                named = {"u": f"'{name}{number}'", name: value}
+                made.execute(
+                    f"INSERT INTO t ({', '.join(named)}) VALUES ({', '.join(named.values())})"
+                )
+    with dpquery.connect("p.toml") as session:
+        assert exact(session) == [7 + 99, 1 + 99, 1 + 3, 1 + 4, 1 + 4, 1, 22]
+
+
+@pytest.mark.parametrize("made", ["VIEW seen AS SELECT 't' AS u", "none"])
+def test_what_stores_no_rows_of_a_server_is_refused(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
+):
+    monkeypatch.chdir(tmp_path)
+    with psycopg.connect(server) as there:
+        there.execute("DROP VIEW IF EXISTS seen")
+        if made != "none":
+            there.execute(f"CREATE {made}")
+    Path("p.toml").write_text(TYPED.format(source=f'database = "{server}"\ntable = "seen"'))
+    with pytest.raises(PolicyInvalid) as refused:
+        dpquery.connect("p.toml")
+    assert refused.value.code == "DPQ612"
+
+
+def test_a_server_that_is_gone_fails_before_and_after_the_charge_in_one_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    running = PostgresServer()
+    try:
+        with psycopg.connect(running.url) as made:
+            made.execute("CREATE TABLE t (u TEXT, i INT, d FLOAT4, x TEXT, day DATE)")
+            made.execute("ALTER TABLE t ADD moment TIMESTAMP, ADD yes BOOLEAN")
+        policy = TYPED.format(source=f'database = "{running.url}"\ntable = "t"')
+        Path("p.toml").write_text(policy)
+        with dpquery.connect("p.toml") as session:
+            running.crash()
+            before = session.budget.spent.epsilon
+            with pytest.raises(ScanFailed) as failed:
+                session.sql(TOLD)
+            assert session.budget.spent.epsilon > before
+            assert running.url not in str(failed.value)
+        with pytest.raises(PolicyInvalid) as refused:
+            dpquery.connect("p.toml")
+        assert refused.value.code == "DPQ612"
+        assert running.url not in str(refused.value)
+    finally:
+        running.stop()
