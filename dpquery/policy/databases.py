@@ -247,15 +247,13 @@ def _of_rows(
     schema: pa.Schema, batches: Iterator[list[tuple[Any, ...]]]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        arrays = [
-            pa.array(map(_READ.get(field.type, _as_it_is), cells), field.type)
-            for field, cells in zip(schema, zip(*batch, strict=True), strict=True)
-        ]
+        columns = zip(schema, zip(*batch, strict=True), strict=True)
+        arrays = [pa.array(_read(cells, field.type), field.type) for field, cells in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def _read(cells: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
+    return [*map(_READ[type_], cells)] if type_ in _READ else cells
 
 
 def _truth(value: Any) -> Any:

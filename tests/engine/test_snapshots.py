@@ -411,7 +411,7 @@ def test_what_is_outside_is_no_public_table(tmp_path: Path):
     assert refused.value.code == "DPQ607"
 
 
-# Values that are none of their column's type are NULL, those of no calendar the nearest that is.
+# What is no value of its column's type is NULL; a moment of no calendar is the nearest that is.
 
 TYPED = """\
 [budget]
