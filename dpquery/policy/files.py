@@ -58,7 +58,7 @@ def _unfit(name: str, folder: Path, kind: str) -> Unfit:
 
 
 _URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*)://")
-_OBJECT = re.compile(r"(s3|gs)://[a-zA-Z0-9][a-zA-Z0-9._-]+/[^?#@\[\]{}\\]+")
+_OBJECT = re.compile(r"s3://[a-zA-Z0-9][a-zA-Z0-9._-]+/[^?#@\[\]{}\\]+")
 _METADATA = ".metadata.json"
 
 
@@ -90,7 +90,7 @@ def find_external(paths: Sequence[str], directory: Path) -> External | None:
 def _require_object(path: str, among: int) -> None:
     """Refuse a URL that is not of an object store, or says more than where the objects are."""
     why = "of other places, copies are read: what is elsewhere can change while it is read."
-    if path.partition("://")[0] not in {"s3", "gs"}:
+    if path.partition("://")[0] != "s3":
         remedy = '"people.parquet"    a copy; or "s3://bucket/people/*.parquet"'
         raise Unfit(
             "names no file, but a URL that is not read here", why, remedy, code="DPQ601"

@@ -226,12 +226,12 @@ _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("path", values.read_paths, '"people.parquet"',
         "names the files that hold the rows, the folder of a Delta Lake or Iceberg table, or "
-        "objects under s3:// or gs://; paths start at the policy"),
+        "objects under s3://; paths start at the policy"),
     Key("database", values.read_text, '"people.duckdb"', "is a DuckDB or SQLite file "
         "with the table, or the URL of a PostgreSQL database, without a password"),
     Key("table", values.read_text, '"people"',
-        "is the name of the table in that database, or of a view in a DuckDB file; sales.people "
-        "is in the schema sales unless `schema` is stated"),
+        "is the name of the table in that database, or of a view of a DuckDB file; "
+        "sales.people is in the schema sales unless `schema` is stated"),
     Key("schema", values.read_text, '"sales"', "is the schema of the table in that database",
         needs=(Beside("table", "a schema holds several tables.", 'table = "people"'),)),
     Key("public", values.read_flag, "true", default=False,

@@ -76,7 +76,7 @@ def _metadata_of(place: Path) -> Path:
     return place / "metadata" / name
 
 
-# Object stores: Parquet files under s3:// and gs://, by pyarrow's file systems. Who may read
+# Object stores: Parquet files under s3://, by pyarrow's file system. Who may read
 # them is said by the environment, never by a policy.
 
 
@@ -114,13 +114,12 @@ def _selected(folder: str, path: str) -> Any:
 def _store(place: str) -> tuple[Any, str]:
     from pyarrow import fs
 
-    scheme, _, path = place.partition("://")
+    path = place.removeprefix("s3://")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if scheme == "s3" and endpoint:
+    if endpoint:
         return fs.S3FileSystem(endpoint_override=endpoint), path
-    bucket, _, rest = path.partition("/")
-    store, _ = fs.FileSystem.from_uri(f"{scheme}://{bucket}")
-    return store, f"{bucket}/{rest}"
+    store, _ = fs.FileSystem.from_uri(f"s3://{path.partition('/')[0]}")  # finds its region
+    return store, path
 
 
 def _object_state(store: Any, path: str) -> tuple[str, int, str]:

@@ -387,6 +387,7 @@ def test_a_library_that_is_missing_is_named(
     [
         '"https://host/people.parquet"',
         '"hdfs://host/people.parquet"',
+        '"gs://bucket/people.parquet"',
         '"s3://key:secret@bucket/people.parquet"',
         '"s3://bucket/people.parquet?endpoint_override=x"',
         '"s3://bucket/*/people.parquet"',
