@@ -106,7 +106,7 @@ def _group(group: keys.Group) -> tuple[str, str, str]:
 def _key(key: keys.Key) -> str:
     beside = (
         ("Not beside", [f"`{other.key}`" for other in key.excludes]),
-        ("Needs", [f"`{other.key}`" for other in key.needs]),
+        ("Needs", [" or ".join(f"`{k}`" for k in other.keys) for other in key.needs]),
         ("For columns of type", sorted(key.kinds.of) if key.kinds else []),
     )
     says = key.says.removeprefix("is ")

@@ -39,20 +39,32 @@ class Fingerprint:
     files: tuple[tuple[int, int, int, int, str], ...]
     """Place, size, time and footer of each; of what a library reads, the size and a tag."""
 
+    def of(self, state: State) -> bool:
+        """Return whether a snapshot is among what this was taken of."""
+        return {*_parts(state)} <= {*self.files}
+
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files, or of what its library calls its state."""
+    """Take the fingerprint of a table, and of the tables that say whose the rows are."""
+    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one)))
+
+
+def _own_parts(table: Table) -> Iterable[tuple[int, int, int, int, str]]:
     if isinstance(table.source, External):
-        return of_state(opened(table.source).state())
-    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+        return _parts(opened(table.source).state())
+    return map(_of_file, _own_files(table))
 
 
-def of_state(state: State) -> Fingerprint:
-    """Return the fingerprint of a snapshot."""
-    return Fingerprint(tuple((0, 0, size, 0, f"{name} {tag}") for name, size, tag in state))
+def _parts(state: State) -> Iterable[tuple[int, int, int, int, str]]:
+    return [(0, 0, size, 0, f"{name} {tag}") for name, size, tag in state]
 
 
 def files_of(table: Table) -> list[Path]:
+    """Return the files that say what rows a table has, and whose they are."""
+    return [path for one in table.way for path in _own_files(one)]
+
+
+def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
     if isinstance(table.source, External):
         return []
@@ -129,7 +141,14 @@ def _footer_length(tail: bytes) -> int:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner."""
+    """Return how the schema of a private table differs from the policy, for the owner.
+
+    Of the tables on the way to its unit, it is said of their keys.
+    """
+    return [misfit for one in table.way for misfit in _own_misfits(one)]
+
+
+def _own_misfits(table: Table) -> list[Misfit]:
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import misfits_in_file
 
@@ -144,13 +163,18 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
-        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
+        ready = [] if table.public else [one for one in table.way if not _waits(one)]
+        told = [str(misfit) for one in ready for misfit in _own_misfits(one)]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
+
+
+def _waits(table: Table) -> bool:
+    """Return whether changes wait beside a table's DuckDB file."""
+    return isinstance(table.source, DatabaseTable) and len(_own_files(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
@@ -259,12 +283,10 @@ class Drift:
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
     """Return name, size and time of each file; of another state its size and tag."""
-    if isinstance(table.source, External):
-        return [[tag, size, 0] for _, _, size, _, tag in state.files]
-    paths = map(str, files_of(table))
+    paths = iter(map(str, files_of(table)))
     return [
-        [path, size, time]
-        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+        [next(paths) if device + inode else end, size, time]
+        for device, inode, size, time, end in state.files
     ]
 
 
@@ -276,9 +298,7 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    if isinstance(table.source, External):
-        return [tag for _, _, _, _, tag in state.files]
     whole = table.parting is not None
-    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    told = [about_bytes(path, whole=whole) for path in files_of(table)]
     require_unchanged([table], {table.name: state})
-    return told
+    return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])

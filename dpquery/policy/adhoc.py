@@ -22,9 +22,10 @@ from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import find_external, find_files, stem
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
+from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import Bounds, Column, External, Files, Policy, PolicyBudget, Table
 from dpquery.policy.schema import Schema, external_schema, read_schema
+from dpquery.policy.units import likely_units, read_unit_type
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ where the policy has to remember it, as a field in `model.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
@@ -27,6 +27,13 @@ class Beside:
     remedy: str = "leave one of them out"
     unless: object = None
     """The value with which a key may stand beside one that it excludes."""
+    instead: str = ""
+    """Another key that does as well where one is needed."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of which one has to be there, or none may be."""
+        return (self.key, self.instead) if self.instead else (self.key,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,7 @@ def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) ->
                 what = f"cannot stand beside {toml_key(other.key)}"
                 raise contradiction(what, other.why, other.remedy)
         for other in key.needs:
-            if other.key not in said:
+            if said.isdisjoint(other.keys):
                 raise contradiction(f"needs {other.key}", other.why, other.remedy)
     return key.read(own, tuple(found[name] for name in key.known))
 
@@ -158,6 +165,9 @@ PRIVACY = Group("[privacy]", "What is protected.", (
     Key("neighbours", values.read_neighbours, '"add-remove"',
         "says whether the number of units is private (add-remove) or public (substitute)",
         default=Neighbours.ADD_REMOVE),
+    Key("unit", values.read_name, '"customer"',
+        "names the unit of the whole policy: the unit columns of all tables hold the same "
+        "units, whatever they are called, and tables are joined on them"),
 ))
 
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
@@ -218,8 +228,11 @@ LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless s
 
 _NOBODYS = Beside("public", "a public table holds nobody's data, so it has no privacy unit.",
                   "leave out this key, or public = true")
-_UNIT = Beside("privacy_unit_column", "without a unit column each row is its own privacy unit.",
-               'privacy_unit_column = "user_id"')
+_COLUMN = Beside("privacy_unit_column",
+                 "without a unit column each row is its own privacy unit.",
+                 'privacy_unit_column = "user_id"')
+_UNIT = replace(_COLUMN, instead="unit_through")
+_WAY = '{ column = "order_id", table = "orders", key = "order_id" }'
 _ONE_ROW = Beside("rows_per_unit", "rows_per_unit says that each unit has one row.", unless=1)
 _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
@@ -239,7 +252,13 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",
         excludes=(_NOBODYS,),
         says="names whose presence is protected: all rows with one value, taken together"),
-    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type", **_OF_UNITS,
+    Key("unit_through", values.read_through, _WAY, field="through",
+        excludes=(_NOBODYS,
+                  Beside("privacy_unit_column", "whose a row is stands in one place.")),
+        says="names the table that says whose a row is: it is of every unit that has a row "
+        "there with its key"),
+    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type",
+        needs=(_COLUMN,), excludes=(_NOBODYS,),
         says="is the type of a unit column that is not listed, and so hidden from analysts"),
     Key("rows_per_unit", values.read_single, "1", field="single", default=False, **_OF_UNITS,
         says="declares that each unit has one row; the first scan verifies it"),

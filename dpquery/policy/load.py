@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
-from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
     Section,
@@ -64,6 +63,7 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
+from dpquery.policy.units import require_one_domain, stored_unit_type, with_ways
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
@@ -77,16 +77,17 @@ def load_policy(path: str | Path) -> Policy:
     document = read_document(path)
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
+    privacy = PRIVACY.read(root.child("privacy"))
     return Policy(
         name=document.name,
         budget=budget,
-        tables=_tables(root.child("tables")),
+        tables=_tables(root.child("tables"), privacy["unit"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
         limits=ScanLimits(**LIMITS.read(root.child("limits"))),
         price=Price(**QUERIES.read(root.child("queries"))),
-        **PRIVACY.read(root.child("privacy")),
+        **privacy,
     )
 
 
@@ -136,12 +137,15 @@ def _ceiling(
 # The tables, and where their rows are.
 
 
-def _tables(section: Section) -> dict[str, Table]:
+def _tables(section: Section, unit: str | None) -> dict[str, Table]:
     _refuse_alike(section)
     tables = {name: _table(name, child) for name, child in section.children()}
     if not tables:
         why = "queries reach only the tables that the policy names."
         raise section.refuse(None, contradiction("holds no table", why, "[tables.people]"))
+    tables = with_ways(section, tables)
+    if unit is not None:
+        require_one_domain(section, tables, unit)
     _refuse_contradictions(section, tables)
     return tables
 
@@ -162,7 +166,10 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
-    stated["unit_type"] = _unit_type(section, stated["unit"], stated["unit_type"], columns)
+    stated["unit_type"] = stored_unit_type(
+        section, stated["unit"], stated["unit_type"], columns
+    )
+    del stated["through"]  # of other tables, which are read first
     source = _source(section, given, public)
     return Table(name, source, given["path"] or (), columns, **stated)
 
@@ -239,7 +246,7 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
                 key, what = "public", "is also a private table's data"
                 why = "what is private under one name cannot be shown under another."
                 remedy = "public = true for both, or for neither"
-            elif other.unit != table.unit:
+            elif (other.unit, other.through) != (table.unit, table.through):
                 key = "privacy_unit_column"
                 what = f"protects another unit than {other.name} does in the same file"
                 why = "whoever may ask about the one could see what the other protects."
@@ -310,76 +317,6 @@ def _refuse_alike(section: Section) -> None:
             remedy = "rename or leave out one of the two"
             raise section.refuse(name, contradiction(what, why, remedy))
         seen[folded] = name
-
-
-# The privacy unit of a table, and what its column can be.
-
-
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
-_UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
-"""Types whose values are equal exactly or not at all."""
-_UNCONFIRMED = "?"
-"""What a draft names as the unit column, until the owner says which it is."""
-
-
-def _unit_type(
-    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
-) -> Type | None:
-    """Return the type of the unit column of a table, where one is known.
-
-    A column that is not listed is hidden from analysts; without a type it may hold integers or
-    texts, which the first open verifies.
-    """
-    if unit is None:
-        return None
-    if declared is not None:
-        for column in columns:
-            if ascii_folded(column) == ascii_folded(unit):
-                what = f"is said of a column that is listed: {column}"
-                why = "the type of a listed column stands in its own line."
-                unfit = contradiction(what, why, "leave it out")
-                raise section.refuse("privacy_unit_type", unfit)
-    elif unit not in columns:
-        if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
-            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
-        return None
-    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
-    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
-
-
-def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Return the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
-    return [name for name in able if _UNIT_NAME.fullmatch(name)]
-
-
-def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
-    able = [column.name for column in columns.values() if column.type.kind in _UNIT_KINDS]
-    likely = likely_units({name: column.type for name, column in columns.items()})
-    near = nearest(unit, able) or next(iter(likely), None)
-    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
-    return contradiction(
-        f"names a column that is not listed: {unit}",
-        "its type has to be known before any data is read. "
-        f"Columns that can name a unit: {listed(able, near)}.",
-        *(meant if near else ()),
-        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
-        f'{toml_key(unit)} = {{ type = "integer" }}    '
-        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
-    )
-
-
-def read_unit_type(unit: str, type_: Type) -> Type:
-    """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in _UNIT_KINDS:
-        what = f"makes a {type_} the privacy unit: {unit}"
-        why = "rows belong to one unit when their values are equal, which is exact\n"
-        remedy = "name an integer or a text column"
-        raise contradiction(what, f"{why}for integers and texts.", remedy)
-    return type_
 
 
 # Where the ledger is: in memory, in a file, or on a PostgreSQL server.

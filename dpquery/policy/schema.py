@@ -19,9 +19,9 @@ from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, 
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.external import opened
 from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
-from dpquery.policy.load import likely_units
 from dpquery.policy.model import Column, External, Files, Table
 from dpquery.policy.snapshots import Unreadable
+from dpquery.policy.units import likely_units
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -195,7 +195,9 @@ def compare(table: Table, schema: Schema, place: str, path: Path | None = None) 
     Folders on the way to a file, where there is one, may be named after a column.
     """
     wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None:
+    if table.through is not None:
+        wanted[table.through.column] = table.through.type
+    elif table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [

@@ -25,6 +25,7 @@ from dpquery.engine.duckdb.column_sql import (
     short_text,
 )
 from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table
@@ -75,12 +76,13 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
-        entry = self._entry(table, read.source, state)
+        entry = self._entry(table, f"({own_rows_sql(table)})", state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
         fits = others + entry.rows * _width(table, entry.kept | names) <= self._share
-        wanted = fits and (often or names <= entry.asked)
+        far = table.through is not None  # to find whose its rows are costs more than to keep it
+        wanted = fits and (often or far or names <= entry.asked)
         if wanted and self._keep(read, scan, entry, names):
             return Place(table, entry.name, held=True)
         entry.asked |= names
@@ -91,8 +93,8 @@ class Held:
         if entry is None or entry.state != state:
             if entry is not None:
                 self._drop(entry)
-            row = execute(self._connection, f"SELECT count(*) FROM {files}").fetchone()
-            entry = self._entries[table.name] = _Entry(state, row[0] if row else 0)
+            rows = _count(self._connection, files)
+            entry = self._entries[table.name] = _Entry(state, rows)
         return entry
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
@@ -112,6 +114,8 @@ class Held:
         except duckdb.OutOfMemoryException:
             return False
         entry.name, entry.kept = name, set(wanted)
+        if table.through is not None:  # a row stands there once for each of its units
+            entry.rows = _count(self._connection, name)
         entry.bytes = entry.rows * _width(table, entry.kept)
         return True
 
@@ -139,6 +143,11 @@ class Held:
                 self._connection.execute(f"DROP TYPE {type_}")
             entry.types.clear()
             entry.name, entry.bytes = "", 0
+
+
+def _count(connection: duckdb.DuckDBPyConnection, source: str) -> int:
+    row = execute(connection, f"SELECT count(*) FROM {source}").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _width(table: Table, names: Set[str]) -> int:

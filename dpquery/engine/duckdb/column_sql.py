@@ -80,6 +80,11 @@ class Place(Values):
         """Write the unit column."""
         return "u" if self.held else quoted(self.table.unit or "")
 
+    @property
+    def near(self) -> bool:
+        """Whether the unit stands beside the rows."""
+        return self.held or self.table.through is None
+
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
         column = self.table.columns[reference.name]

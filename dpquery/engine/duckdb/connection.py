@@ -198,7 +198,8 @@ def unplain_columns(
         there = database_schema(connection, origin).written
     except duckdb.Error:
         return [("*", f"{source.table} {_UNRESOLVED}")]
-    names = [name for name in there if name in {*table.columns, table.unit}]
+    unit = table.unit if table.through is None else table.through.column
+    names = [name for name in there if name in {*table.columns, unit}]
     if not names:
         return []
     plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")

@@ -130,7 +130,7 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            attached = isinstance(table.source, DatabaseTable)
+            attached = any(isinstance(one.source, DatabaseTable) for one in table.way)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
         connection = self._started()

@@ -315,9 +315,11 @@ class ScanSQL:
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then weigh each row.
 
-        The rows of one table are read twice, which costs less than keeping them.
+        The rows of one table are read twice, which costs less than keeping them, unless whose
+        they are stands elsewhere.
         """
-        cheap = only_table(self.scan.relation) is not None
+        table = only_table(self.scan.relation)
+        cheap = table is not None and self.places[table.table].near
         first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
         rows = f"({self.rows})" if cheap else "r"
         weights = ", ".join(f"{_row_weight(w)} AS w{i}" for i, w in enumerate(self._weights))

@@ -12,8 +12,16 @@ from typing import assert_never
 
 import duckdb
 
-from dpquery.engine.duckdb.connection import execute, quoted, stored, stored_misfits, text
-from dpquery.engine.files import DataChanged, Fingerprint, of_state
+from dpquery.engine.duckdb.connection import (
+    duckdb_name,
+    execute,
+    quoted,
+    stored,
+    stored_misfits,
+    text,
+)
+from dpquery.engine.duckdb.expr_sql import cast
+from dpquery.engine.files import DataChanged, Fingerprint
 from dpquery.policy.external import opened
 from dpquery.policy.model import DatabaseTable, External, Files, Table
 from dpquery.policy.schema import Misfit, file_misfits
@@ -30,7 +38,7 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     Returns:
         The files that have to stay within reach.
     """
-    sources = [table.source for table in tables]
+    sources = [one.source for table in tables for one in table.way]
     databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
     for database in sorted(databases):
         connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
@@ -43,8 +51,9 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerpri
     Raises:
         DataChanged: a copy would be of another state.
     """
-    if isinstance(table.source, External):
-        _copy(connection, table, table.source, state)
+    for one in table.way:
+        if isinstance(one.source, External):
+            _copy(connection, one, one.source, state)
     view = quoted(view_name(table))
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows_sql(table)}")
 
@@ -54,7 +63,7 @@ def _copy(
 ) -> None:
     """Copy the rows of a state into memory: no library has to read one state twice alike."""
     snapshot = opened(source)
-    if of_state(snapshot.state()) != state:
+    if not state.of(snapshot.state()):
         raise DataChanged(f"{table.name} changed before it was copied")
     with connection.cursor() as beside:  # what is registered is gone with it
         beside.register("given", snapshot.read(_names(table)))
@@ -62,15 +71,39 @@ def _copy(
 
 
 def _copied(table: Table) -> str:
-    return quoted(f"s:{table.name}")
+    """Name a copy: on the way to units, a table has other columns than for itself."""
+    return quoted(f"s:{table.name}:{_names(table)}")
 
 
 def _names(table: Table) -> list[str]:
-    return [*dict.fromkeys([*table.columns, *([] if table.unit is None else [table.unit])])]
+    owner = table.unit if table.through is None else table.through.column
+    return [*dict.fromkeys([*table.columns, *([] if owner is None else [owner])])]
 
 
 def rows_sql(table: Table) -> str:
-    """Write the rows of a table: the columns that the policy names, as their source has them.
+    """Write the rows of a table: the columns that the policy names, and the unit.
+
+    Where other tables say whose the rows are, each row is there once for each unit that claims
+    its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
+    the files have.
+    """
+    own, through = own_rows_sql(table), table.through
+    if through is None:
+        return own
+    key, unit = quoted(through.key), quoted(table.unit or "")
+    claims = (
+        f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
+        f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
+    )
+    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    return (
+        f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
+        f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
+    )
+
+
+def own_rows_sql(table: Table) -> str:
+    """Write what a table's own source holds: the columns that the policy names.
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
@@ -91,7 +124,11 @@ def rows_sql(table: Table) -> str:
 
 
 def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
-    """Return how the schema of a table's source differs from the policy, for the owner."""
+    """Return how schemas of sources differ from the policy: of a table, and on its way."""
+    return [misfit for one in table.way for misfit in _own_misfits(connection, one)]
+
+
+def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
