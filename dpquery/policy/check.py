@@ -176,7 +176,7 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             yield from _values(visit, column)
     if table.unit is None:
         yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
-    elif table.unit not in unsound:
+    elif table.through is None and table.unit not in unsound:
         yield from _units(visit, table.unit)
         parting = table.parting
         if parting is not None and parting.per_unit and parting.name not in unsound:
