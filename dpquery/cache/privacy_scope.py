@@ -36,9 +36,8 @@ def _names(table: Table, policy: Policy) -> Iterator[str]:
         yield f"path {place} {within}{table.source.table.lower()}"
         return
     if isinstance(table.source, External):
-        place = table.source.place
-        place = place if "://" in place else _resolved(Path(place), policy)
-        yield f"path {place} {table.source.table}".rstrip()
+        root = table.source.root
+        yield f"path {root if '://' in root else _resolved(Path(root), policy)}"
         return
     paths = [policy.directory / path for path in table.written]
     if len(table.source.paths) <= FEW:

@@ -163,10 +163,10 @@ _KNOWN: dict[tuple[str, ...], State] = {}
 def postgres_table(source: External) -> Snapshot:
     """Open a table of a PostgreSQL server."""
     driver = library("psycopg", "postgres")
-    within, _, name = source.table.rpartition(".")
-    origin = f"{_name(within or 'public')}.{_name(name)}"
+    within, _, name = source.table.partition(".")
+    origin = f"{_name(within)}.{_name(name)}"
     with _transaction(driver, source) as asked:
-        found = asked.execute(_RELATION, [within or "public", name]).fetchone()
+        found = asked.execute(_RELATION, [within, name]).fetchone()
         if found is None:
             raise Unreadable(f"has no table named {source.table}")
         oid, kind, by_row, encoding = found

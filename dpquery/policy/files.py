@@ -65,7 +65,8 @@ _METADATA = ".metadata.json"
 def find_external(paths: Sequence[str], directory: Path) -> External | None:
     """Return what a path means that is no file which DuckDB reads; None if it is one.
 
-    That is the folder of a table format, a metadata file of Iceberg, or an object store's URL.
+    That is the folder of a table format, a metadata file of Iceberg, or an object store's URL:
+    of objects, or with a bar at its end of the folder of a Delta Lake table.
 
     Raises:
         Unfit: DPQ601 a URL that cannot be read, or one among several paths.
@@ -73,7 +74,7 @@ def find_external(paths: Sequence[str], directory: Path) -> External | None:
     remote = next((path for path in paths if _URL.match(path)), None)
     if remote is not None:
         _require_object(remote, len(paths))
-        return External("objects", remote)
+        return External("delta" if remote.endswith("/") else "objects", remote)
     if len(paths) != 1 or glob.has_magic(paths[0]):
         return None
     place = Path(os.path.realpath(directory / paths[0]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -216,7 +216,7 @@ def _in_database(section: Section, given: Mapping[str, Any], public: bool) -> So
     database, table, schema = given["database"], given["table"], given["schema"]
     if "://" in database:
         url = section.read("database", read_url, database)
-        whole = f"{schema}.{table}" if schema else table
+        whole = table if schema is None and "." in table else f"{schema or 'public'}.{table}"
         return _private(section, "database", External("postgres", url, whole), public)
     found = section.read("database", find_file, database, section.document.path.parent)
     if is_sqlite(found):
@@ -239,8 +239,7 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
     """Refuse a file that is public and private, or that protects different units."""
     first: dict[object, Table] = {}
     for table in sorted(tables.values(), key=lambda table: table.public):
-        source = table.source
-        for place in source.paths if isinstance(source, Files) else [source]:
+        for place in _places(table.source):
             other = first.setdefault(place, table)
             if other.public != table.public:
                 key, what = "public", "is also a private table's data"
@@ -254,6 +253,16 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
             else:
                 continue
             raise section.child(table.name).refuse(key, contradiction(what, why, remedy))
+
+
+def _places(source: Source) -> Sequence[object]:
+    match source:
+        case Files(paths):
+            return paths
+        case External():
+            return [source.root]
+        case _:
+            return [source]
 
 
 # Columns: what is not listed does not exist for analysts.

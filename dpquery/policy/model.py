@@ -145,7 +145,14 @@ class External:
     @property
     def name(self) -> str:
         """The last part of the place, for messages."""
-        return self.table or self.place.rpartition("/")[2]
+        return self.table or self.place.rstrip("/").rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        """What holds it in all its states, with the name of the table there."""
+        of_one_state = self.kind == "iceberg" and self.place.endswith(".json")
+        place = self.place.rsplit("/", 2)[0] if of_one_state else self.place
+        return f"{place} {self.table.lower()}".rstrip()
 
 
 Source = Files | DatabaseTable | External

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
@@ -78,6 +79,20 @@ class Delta(Kept):
         self.library.DeltaTable(str(self.place / "people")).delete(f"id = {unit}")
 
 
+class DeltaInS3(Delta):
+    def make(self) -> None:
+        Objects.bucket(self)  # type: ignore[arg-type]
+        self.path = f"s3://{self.folder}/people/"
+        self.library = pytest.importorskip("deltalake")
+        self.library.write_deltalake(self.path, ROWS)
+
+    def append(self, rows: pa.Table) -> None:
+        self.library.write_deltalake(self.path, rows, mode="append")
+
+    def remove(self, unit: int) -> None:
+        self.library.DeltaTable(self.path).delete(f"id = {unit}")
+
+
 class Iceberg(Kept):
     """A catalogue knows which metadata is current; a hint in the folder stands in for it."""
 
@@ -107,17 +122,18 @@ class Iceberg(Kept):
 
 class Objects(Kept):
     def make(self) -> None:
+        self.bucket()
+        self.path = f"s3://{self.folder}/*.parquet"
+        pq.write_table(ROWS, f"{self.folder}/a.parquet", filesystem=self.store)
+        pq.write_table(ROWS.slice(0, 0), f"{self.folder}/b.parquet", filesystem=self.store)
+
+    def bucket(self) -> None:
         from pyarrow import fs
 
-        store = fs.S3FileSystem(
-            endpoint_override=self.place.joinpath("endpoint").read_text(),
-            allow_bucket_creation=True,
-        )
-        self.folder = f"bucket{self.place.name.replace('_', '-')[-40:].lower()}"
-        store.create_dir(self.folder)
-        self.store, self.path = store, f"s3://{self.folder}/*.parquet"
-        pq.write_table(ROWS, f"{self.folder}/a.parquet", filesystem=store)
-        pq.write_table(ROWS.slice(0, 0), f"{self.folder}/b.parquet", filesystem=store)
+        url = self.place.joinpath("endpoint").read_text()
+        self.store = fs.S3FileSystem(endpoint_override=url, allow_bucket_creation=True)
+        self.folder = f"bucket-{uuid4()}"
+        self.store.create_dir(self.folder)
 
     def append(self, rows: pa.Table) -> None:
         pq.write_table(rows, f"{self.folder}/b.parquet", filesystem=self.store)
@@ -191,17 +207,18 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=[Delta, Iceberg, Objects, Sqlite, Postgres])
+@pytest.fixture(params=[Delta, DeltaInS3, Iceberg, Objects, Sqlite, Postgres])
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Kept:
     monkeypatch.chdir(tmp_path)
-    if request.param is Objects:
+    if request.param in {Objects, DeltaInS3}:
         url = request.getfixturevalue("endpoint")
         (tmp_path / "endpoint").write_text(url)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
             monkeypatch.setenv(name, "us-east-1")
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     if request.param is Postgres:
         (tmp_path / "url").write_text(request.getfixturevalue("server"))
     made: Kept = request.param(tmp_path)
@@ -402,6 +419,24 @@ def test_a_url_that_is_not_read_is_refused_without_its_keys(tmp_path: Path, path
         load_policy(tmp_path / "policy.toml")
     assert refused.value.code == "DPQ601"
     assert "secret" not in str(refused.value)
+
+
+def test_two_units_of_one_table_are_refused_however_it_is_named(tmp_path: Path):
+    database = 'database = "postgresql://host/shop"\ntable = "{}"'
+    metadata = tmp_path / "people/metadata/00001-a.metadata.json"
+    metadata.parent.mkdir(parents=True)
+    metadata.touch()
+    for one, other in (
+        (database.format("people"), database.format("public.people")),
+        ('path = "people"', 'path = "people/metadata/00001-a.metadata.json"'),
+    ):
+        text = POLICY.format(source=one)
+        more = text[text.index("[tables.people]") :].replace("people]", "b]", 1)
+        more = more.replace("people.columns", "b.columns").replace(one, other)
+        more = more.replace('column = "id"', 'column = "age"')
+        (tmp_path / "policy.toml").write_text(text + more)
+        with pytest.raises(PolicyInvalid, match="protects another unit"):
+            load_policy(tmp_path / "policy.toml")
 
 
 def test_what_is_outside_is_no_public_table(tmp_path: Path):
