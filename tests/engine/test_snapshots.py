@@ -17,8 +17,10 @@ import pytest
 
 import dpquery
 from dpquery.errors import PolicyInvalid, ScanFailed
+from dpquery.policy import databases
 from dpquery.policy.external import opened
 from dpquery.policy.load import load_policy
+from dpquery.policy.model import External
 from dpquery.policy.schema import draft
 from dpquery.policy.snapshots import Unreadable
 from dpquery.shell.main import main, run_verb
@@ -373,7 +375,6 @@ def test_a_library_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, path: str, extra: str
 ):
     from dpquery.policy import snapshots
-    from dpquery.policy.model import External
 
     def missing(name: str) -> object:
         raise ImportError(name)
@@ -519,6 +520,29 @@ def test_no_value_of_a_server_fails_a_scan_or_changes_others(
                 )
     with dpquery.connect("p.toml") as session:
         assert exact(session) == [7 + 99, 1 + 99, 1 + 3, 1 + 4, 1 + 4, 1, 22]
+
+
+def test_a_server_is_read_in_the_state_that_was_looked_at(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "url").write_text(server)
+    kept = Postgres(tmp_path)
+    snapshot = opened(External("postgres", server, "hr.people"))
+    before = snapshot.state()
+    look = databases._state_of
+
+    def late(*given: object) -> object:
+        found = look(*given)  # type: ignore[arg-type]
+        kept.append(MORE)
+        return found
+
+    with monkeypatch.context() as changed:
+        changed.setattr(databases, "_state_of", late)
+        assert snapshot.read(["id"]).read_all().num_rows == ROWS.num_rows
+    assert snapshot.state() != before
+    with pytest.raises(Unreadable, match="than were looked at first"):
+        kept.append(MORE)
+        snapshot.read(["id"]).read_all()
 
 
 @pytest.mark.parametrize("made", ["VIEW seen AS SELECT 't' AS u", "none"])
