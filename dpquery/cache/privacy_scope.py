@@ -14,7 +14,7 @@ from os.path import relpath
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import PUBLIC, Promise
-from dpquery.policy.model import MAIN, DatabaseTable, External, Policy, Table
+from dpquery.policy.model import MAIN, DatabaseTable, External, Frame, Policy, Table
 
 FEW = 16
 """Files that are named one by one; more of them come and go."""
@@ -38,6 +38,8 @@ def _names(table: Table, policy: Policy) -> Iterator[str]:
     if isinstance(table.source, External):
         root = table.source.root
         yield f"path {root if '://' in root else _resolved(Path(root), policy)}"
+        return
+    if isinstance(table.source, Frame):
         return
     paths = [policy.directory / path for path in table.written]
     if len(table.source.paths) <= FEW:

@@ -1,13 +1,13 @@
 """What the data says of a policy: for the data owner's eyes, never an analyst's.
 
-This is the one module of the policy that reads rows. It streams over the files with pyarrow,
-gives counts, and serves `dpquery policy check` alone: a finding depends on the data.
+This is the one module of the policy that reads rows. It streams over them, gives counts, and
+serves `dpquery policy check` alone: a finding depends on the data.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -24,12 +24,19 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
-from dpquery.policy.external import opened
-from dpquery.policy.model import Column, DatabaseTable, External, Files, Policy, Table
-from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
-from dpquery.policy.snapshots import Unreadable
+from dpquery.policy.model import Column, Files, Policy, Table
+from dpquery.policy.schema import (
+    Misfit,
+    Schema,
+    file_misfits,
+    lacking_columns,
+    read_schema,
+    schema_of,
+)
 
 Misfits = Callable[[Table], list[Misfit]]
+Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
+"""Gives some columns of all rows of a private table, as scans read them."""
 
 LARGE_EPSILON = 20
 """What censuses have spent in all; most budgets stay below half of it."""
@@ -58,16 +65,17 @@ class Finding:
     text: str
 
 
-def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
+def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
     """Compare a policy with its data.
 
     Args:
         policy: what is declared.
-        misfits: compares schemas; of a DuckDB file only an engine knows it.
+        misfits: compares schemas.
+        rows: reads private tables; both are an engine's, which knows all kinds of sources.
     """
     findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
     for table in policy.tables.values():
-        visit = _Visit(table, policy.budget.limit.delta)
+        visit = _Visit(table, policy.budget.limit.delta, rows)
         findings += (
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
@@ -121,6 +129,7 @@ class _Visit:
     table: Table
     delta: Fraction
     """What the policy has in all."""
+    rows: Rows
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -133,8 +142,9 @@ class _Visit:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
-        if isinstance(self.table.source, External):
-            yield from opened(self.table.source).read(names)
+        if not self.table.public:
+            yield from self.rows(self.table, names)
+            return
         for file in self.files:
             if _is_csv(file):
                 yield from self._csv(file).select(names).to_batches()
@@ -158,11 +168,12 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
         # A public table may be a CSV file, which is read by the declared types.
         found = file_misfits(table, visit.schema) if table.public else misfits(table)
         yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
-        if isinstance(table.source, DatabaseTable):
-            yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
-        elif all(misfit.column is not None for misfit in found):
+        if table.public or not found:
+            lack = [] if table.public else lacking_columns(table)
+            yield from ((Severity.NOTE, one.column, one.text) for one in lack)
+        if all(misfit.column is not None for misfit in found):
             yield from _rows(visit, {misfit.column for misfit in found})
-    except (pa.ArrowException, OSError, Unreadable):
+    except (pa.ArrowException, OSError):
         yield Severity.FAULT, None, "a file cannot be read"
 
 
@@ -176,7 +187,7 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             yield from _values(visit, column)
     if table.unit is None:
         yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
-    elif table.through is None and table.unit not in unsound:
+    elif table.unit not in unsound:
         yield from _units(visit, table.unit)
         parting = table.parting
         if parting is not None and parting.per_unit and parting.name not in unsound:

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from os.path import relpath
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
@@ -110,7 +110,25 @@ class Parquet:
     """Columns whose values are names of folders, as in `year=2024/`."""
 
 
-Format = Parquet
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Files of lines, each of which is one row of fields."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    """What stands around fields that hold delimiters; empty: nothing does."""
+    null: str = ""
+    """What stands for NULL, where it is not quoted."""
+    fields: tuple[str, ...] | None = None
+    """The names of the fields; None: the first line of each file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Files of lines, each of which is one object."""
+
+
+Format = Parquet | Csv | Json
 """How rows stand in files."""
 
 
@@ -155,7 +173,15 @@ class External:
         return f"{place} {self.table.lower()}".rstrip()
 
 
-Source = Files | DatabaseTable | External
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Rows in memory: one that holds the same is another, and no message shows it."""
+
+    rows: Any = field(repr=False)
+    """An Arrow table."""
+
+
+Source = Files | DatabaseTable | External | Frame
 """Where the rows of a table are."""
 
 
@@ -385,6 +411,8 @@ def _own_place(table: Table, policy: Policy) -> tuple[Fact, ...]:
             return place if schema == MAIN else (*place, schema)
         case External(_, url, name) if name:
             return (url if "://" in url else from_ledger(Path(url), policy)), name
+        case Frame():
+            return "memory", table.name
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

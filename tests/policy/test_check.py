@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.engine.files import misfits_of, rows_of
 from dpquery.policy.check import Severity, check
 from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
@@ -30,7 +32,7 @@ def found(tmp_path: Path) -> Callable[..., Found]:
             pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
         path = tmp_path / "policy.toml"
         path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         return [(str(f.severity), f.column, f.text) for f in findings]
 
     return run
@@ -52,7 +54,7 @@ def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
 
 
 def test_the_samples_hold_what_their_policy_says() -> None:
-    findings = check(load_policy(sample_directory() / "policy.toml"))
+    findings = check(load_policy(sample_directory() / "policy.toml"), misfits_of, rows_of)
     assert {finding.severity for finding in findings} == {Severity.WARNING, Severity.NOTE}
     columns = {"salary", "bonus", "region", "spent", "person_id"}
     assert {finding.column for finding in findings} == columns
@@ -230,15 +232,15 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     assert found(public) == [("fault", "zone", "r.csv has no such column")]
     (tmp_path / "r.csv").write_text("zone\n")
     assert found(public) == []
-    (tmp_path / "d.duckdb").touch()
+    duckdb.connect(str(tmp_path / "d.duckdb")).close()
     database = (
         "[tables.t]\ndatabase = 'd.duckdb'\ntable = 't'\ncolumns.x = { type = 'integer' }"
     )
-    ((severity, _, _),) = found(database)
-    assert severity == "note"
+    ((severity, _, text),) = found(database)
+    assert (severity, text) == ("fault", "d.duckdb has no table named t")
 
 
-def test_units_that_another_table_says_are_not_looked_for_in_the_file(
+def test_units_that_another_table_says_are_counted_by_their_claims(
     found: Callable[..., Found],
 ) -> None:
     way = "unit_through = { column = 'k', table = 't', key = 'k' }"
@@ -247,8 +249,10 @@ def test_units_that_another_table_says_are_not_looked_for_in_the_file(
     policy += f'[tables.i]\npath = "i.parquet"\n{way}\nmax_rows_contributed = 2\n'
     policy += f"[tables.i.columns]\n{keyed.format(', bounds = [0, 5]')}"
     rows = pa.table({"id": [1, 2], "k": [1, 2]}), pa.table({"k": [1, 1, 9]})
-    ((severity, column, _),) = found(policy, t=rows[0], i=rows[1])
-    assert (severity, column) == ("warning", "k")
+    first, second = found(policy, t=rows[0], i=rows[1])
+    assert first[:2] == ("warning", "k")
+    assert second[:2] == ("note", "id")
+    assert second[2].startswith("1 units have 2 rows")
 
 
 TYPES = st.one_of(
@@ -273,7 +277,7 @@ def test_limits_that_promise_little_are_warned_of(tmp_path: Path) -> None:
     def told(budget: str, analysts: str = "") -> dict[str, str]:
         text = f"[budget]\n{budget}\n{analysts}\n{private('', 'rows_per_unit = 1')}"
         path.write_text(text, encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         assert {finding.severity for finding in findings} <= {Severity.WARNING}
         return {f"{finding.place}.{finding.column}": finding.text for finding in findings}
 

@@ -86,9 +86,8 @@ def test_files_of_a_glob_are_one_table_or_none(
     write("b.parquet", pa.table({"x": [2], "id": pa.array([1], pa.int32()), "more": [1]}))
     (table,) = tomllib.loads(draft("*.parquet"))["tables"].values()
     assert (table["path"], [*table["columns"]]) == ("*.parquet", ["id", "x"])
-    for odd in (pa.table({"id": [1]}), pa.table({"id": [1], "x": ["a"]})):
-        write("c.parquet", odd)
-        with pytest.raises(PolicyInvalid, match="files that differ from a") as caught:
-            draft("*.parquet")
-        assert caught.value.code == "DPQ612"
-        assert "x: c.parquet" in str(caught.value)
+    write("c.parquet", pa.table({"id": [1], "x": ["a"]}))
+    with pytest.raises(PolicyInvalid, match="files that differ from a") as caught:
+        draft("*.parquet")
+    assert caught.value.code == "DPQ612"
+    assert "x: c.parquet" in str(caught.value)
