@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -32,7 +32,7 @@ from dpquery.policy.model import (
     Table,
     place_name,
 )
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy.schema import Misfit, Schema, file_misfits
 from dpquery.policy.snapshots import State
 
 _END = 2**20
@@ -154,7 +154,7 @@ def _own_misfits(table: Table) -> list[Misfit]:
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a private table's rows, for the owner.
+    """Yield some columns of what a private table's own source holds, for the owner.
 
     Raises:
         OSError: they cannot be read.
@@ -162,6 +162,17 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     from dpquery.engine.duckdb.sources import batches
 
     return batches(table, names)
+
+
+def schemas_of(database: Path) -> Mapping[str, Schema]:
+    """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
+
+    Raises:
+        Unfit: DPQ601 the file cannot be opened, or not without reading rows.
+    """
+    from dpquery.engine.duckdb.connection import schemas_in_file
+
+    return schemas_in_file(database)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
+    Document,
     Section,
     Unfit,
     contradiction,
@@ -70,7 +71,13 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.units import require_one_domain, stored_unit_type, with_ways
+from dpquery.policy.units import (
+    UNDECIDED,
+    require_one_domain,
+    stored_unit_type,
+    undecided,
+    with_ways,
+)
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
@@ -81,10 +88,16 @@ def load_policy(path: str | Path) -> Policy:
         PolicyInvalid: DPQ601 a file cannot be read; DPQ602 not TOML; DPQ603 unknown key;
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
-    document = read_document(path)
+    return policy_of(read_document(path))
+
+
+def policy_of(document: Document) -> Policy:
+    """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
     privacy = PRIVACY.read(root.child("privacy"))
+    if privacy["unit"] == UNDECIDED:
+        raise root.child("privacy").refuse("unit", undecided(PRIVACY["unit"]))
     return Policy(
         name=document.name,
         budget=budget,
@@ -158,6 +171,8 @@ def _tables(section: Section, unit: str | None) -> dict[str, Table]:
 
 
 def _table(name: str, section: Section) -> Table:
+    if section.values.get("public") == UNDECIDED:
+        raise section.refuse("public", undecided())
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):

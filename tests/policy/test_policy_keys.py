@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import fields
 from decimal import Decimal
@@ -32,6 +33,12 @@ def test_each_key_takes_its_own_example_and_says_what_it_is_for(group: Group, ke
     near = {other.key for other in (*key.needs, *key.excludes)}
     assert near <= set(group.names)
     assert {*key.known} <= {other.to for other in group.keys[: group.keys.index(key)]}
+
+
+@pytest.mark.parametrize(("group", "key"), KEYS, ids=lambda one: getattr(one, "name", ""))
+def test_each_key_says_what_it_costs(group: Group, key: Key) -> None:
+    assert re.match(r"(privacy|noise|time|nothing)\b", key.costs), f"{group.header} {key.name}"
+    assert not key.costs.endswith(".")
 
 
 def test_what_is_read_is_what_the_model_remembers() -> None:
