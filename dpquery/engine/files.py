@@ -10,20 +10,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+import pyarrow as pa
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
-from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
-from dpquery.policy.schema import Misfit, file_misfits, fitted, read_schema, schemas_of
+from dpquery.policy.external import opened
+from dpquery.policy.footers import footer
+from dpquery.policy.model import (
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Parquet,
+    Policy,
+    Table,
+    place_name,
+)
+from dpquery.policy.schema import Misfit, Schema, file_misfits, file_schemas, fitted
+from dpquery.policy.snapshots import State
 
-_FOOTER = 8
-_LARGEST_FOOTER = 2**26
 _END = 2**20
 
 
@@ -36,14 +47,26 @@ class Fingerprint:
     """What tells one state of a table's files from another."""
 
     files: tuple[tuple[int, int, int, int, str], ...]
+    """Place, size, time and footer of each; of what a library reads, the size and a tag."""
+
+    def of(self, state: State) -> bool:
+        """Return whether a snapshot is among what this was taken of."""
+        return {*_parts(state)} <= {*self.files}
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each.
+    """Take the fingerprint of a table, and of the tables that say whose the rows are."""
+    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one)))
 
-    So it is of the files of those tables that say whose the rows are.
-    """
-    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+
+def _own_parts(table: Table) -> Iterable[tuple[int, int, int, int, str]]:
+    if isinstance(table.source, External):
+        return _parts(opened(table.source).state())
+    return [footer(path).state for path in _own_files(table)]
+
+
+def _parts(state: State) -> Iterable[tuple[int, int, int, int, str]]:
+    return [(0, 0, size, 0, f"{name} {tag}") for name, size, tag in state]
 
 
 def files_of(table: Table) -> list[Path]:
@@ -53,10 +76,14 @@ def files_of(table: Table) -> list[Path]:
 
 def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
-    if not isinstance(table.source, DatabaseTable):
-        return list(table.source.paths)
-    wal = table.source.database.with_name(table.source.database.name + ".wal")
-    return [table.source.database, *([wal] if wal.exists() else [])]
+    match table.source:
+        case Files(paths):
+            return list(paths)
+        case Frame() | External():
+            return []
+        case DatabaseTable(database):
+            wal = database.with_name(database.name + ".wal")
+            return [database, *([wal] if wal.exists() else [])]
 
 
 TableStates = dict[str, Fingerprint]
@@ -77,14 +104,6 @@ def require_unchanged(tables: Sequence[Table], state: TableStates) -> None:
     if state_of(tables) != state:
         names = ", ".join(table.name for table in tables)
         raise DataChanged(f"the files of {names} changed while they were read")
-
-
-def _of_file(path: Path) -> tuple[int, int, int, int, str]:
-    with path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        end = _footer_length(_tail(file, state.st_size, _FOOTER))
-        digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
 
 
 def about_bytes(path: Path, *, whole: bool = False) -> str:
@@ -108,13 +127,6 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
     return file.read(length)
 
 
-def _footer_length(tail: bytes) -> int:
-    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
-    if tail[4:] == b"PAR1":
-        return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
-    return 4096
-
-
 # A policy that does not fit its files is told when a session opens, before any charge.
 #
 # What is compared is names and types of columns: a public fact of the data owner's files,
@@ -134,30 +146,52 @@ def misfits_of(table: Table) -> list[Misfit]:
 
 
 def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
-    """Return a private table as it is read, and how its own schema differs from the policy."""
+    """Return a table with where its columns are, and how its own schema differs."""
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import fit_in_file
 
         return fit_in_file(table)
-    read = cache(read_schema)
-    misfits = file_misfits(table, read)
-    return (table if misfits else fitted(table, schemas_of(table, read))), misfits
+    misfits = file_misfits(table)
+    return (table if misfits else fitted(table, file_schemas(table))), misfits
+
+
+def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of what a private table's own source holds, for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    from dpquery.engine.duckdb.sources import batches
+
+    return batches(table, names)
+
+
+def schemas_of(database: Path) -> Mapping[str, Schema]:
+    """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
+
+    Raises:
+        Unfit: DPQ601 the file cannot be opened, or not without reading rows.
+    """
+    from dpquery.engine.duckdb.connection import schemas_in_file
+
+    return schemas_in_file(database)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> Policy:
-    """Hold the schemas of all private tables against the policy, and return it as it is read.
+    """Hold the schemas of all private tables against the policy; return it with their places.
 
     Raises:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     tables: dict[str, Table] = {}
     for name, table in policy.tables.items():
-        tables[name], told = (table, []) if table.public else _fit(table)
+        tables[name], misfits = (table, []) if table.public else _fit(table)
+        told = [*map(str, misfits)]
         if told and policy.published:
-            log.note_once(DataChanged(f"{table.name}: {'; '.join(map(str, told))}"))
+            log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
-            raise _unfit_own(table, [*map(str, told)])
+            raise _unfit_own(table, told)
     return replace(policy, tables=tables)
 
 
@@ -213,33 +247,57 @@ def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
 # from.
 
 
-Watch = Callable[[Table, Fingerprint, Receipt], None]
-"""Is shown each table that was read, with its state and the receipt for reading it."""
-
-
-def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
-    """Take any files: nobody says when they are another version."""
-
-
 class States(Protocol):
-    """What remembers the first state of files under a version."""
+    """What remembers the first state of files under a version, and what was found of states."""
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
         """Return the first state at a place; where there is none, it is what is made now."""
         ...
 
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        ...
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        ...
+
 
 def watch_of(policy: Policy, states: States) -> Watch:
     """Return what watches the tables of a policy, where somebody publishes their versions."""
-    return Drift(policy, states) if policy.published else unwatched
+    return Drift(policy, states) if policy.published else Watch(states)
 
 
-class Drift:
+class Watch:
+    """Is shown each table that was read; takes any files, where nobody says what they are."""
+
+    def __init__(self, states: States | None = None) -> None:
+        self._states = states
+
+    def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
+        """Pass a table, with its state and the receipt for reading it."""
+
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        return self._states is not None and self._states.is_proven(claim)
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        if self._states is not None:
+            self._states.prove(claim)
+
+
+unwatched = Watch()
+"""Remembers nothing."""
+
+
+class Drift(Watch):
     """Holds files against the first state that was read under their version."""
 
     def __init__(self, policy: Policy, states: States) -> None:
+        super().__init__(states)
         self._policy = policy
-        self._states = states
+        self._first = states.first_state
         self._same: dict[tuple[str, int], Fingerprint] = {}
 
     def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
@@ -271,7 +329,7 @@ class Drift:
             told = [_seen(table, state), _bytes(table, state)]
             return json.dumps(told, separators=(",", ":"))
 
-        text = self._states.first_state(version, place, make)
+        text = self._first(version, place, make)
         seen, bytes_ = json.loads(text)
         if seen != _seen(table, state) and bytes_ != _bytes(table, state):
             raise DataChanged(
@@ -281,11 +339,11 @@ class Drift:
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
-    """Return name, size and time of each file."""
-    paths = map(str, files_of(table))
+    """Return name, size and time of each file; of another state its size and tag."""
+    paths = iter(map(str, files_of(table)))
     return [
-        [path, size, time]
-        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+        [next(paths) if device + inode else end, size, time]
+        for device, inode, size, time, end in state.files
     ]
 
 
@@ -297,7 +355,39 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    whole = table.parting is not None
-    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    source = table.source
+    of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
+    whole = table.parting is not None or of_lines  # no end of a text tells of its middle
+    told = [about_bytes(path, whole=whole) for path in files_of(table)]
     require_unchanged([table], {table.name: state})
-    return told
+    return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])
+
+
+# Whether units have one row each, as `rows_per_unit = 1` says: found once for each state.
+#
+# To count takes ten times as long as a sum, so what was found is remembered, beside the first
+# states above. A claim names the declaration and all that is known of the files: whatever
+# replaces a file, moves it or writes to it sets the time of its last change, which programs
+# cannot set back as they can the time of the last write. Of any other state nothing is
+# remembered, and it is counted. What is remembered decides how long a scan takes, and neither
+# what it gives nor what it costs.
+
+
+def single_claim(table: Table, state: Fingerprint) -> str | None:
+    """Return the claim that each unit has one row, of a state before which it is written.
+
+    There is none of rows that depend on more than their own files, or have no files.
+    """
+    match table:
+        case Table(through=None, source=Files(format=Parquet())):
+            stored = []
+        case Table(through=None, source=DatabaseTable(schema=schema, table=name)):
+            stored = [schema, name]
+        case _:
+            return None
+    files = [
+        [str(path), *told, path.stat().st_ctime_ns]
+        for path, told in zip(files_of(table), state.files, strict=True)
+    ]
+    claim = json.dumps(["one row of each unit", table.unit, stored, files])
+    return hashlib.sha256(claim.encode()).hexdigest()

@@ -12,7 +12,7 @@ from datetime import date, datetime, time
 from fractions import Fraction
 from os.path import relpath
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
@@ -24,6 +24,8 @@ from dpquery.ir.query import Above
 Value = int | Fraction | str | bool | date | datetime | time
 """A public value in the policy: exact, never a float."""
 
+MAIN = "main"
+"""The schema of a DuckDB file in which tables are unless somebody says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -114,7 +116,25 @@ class Parquet:
     """Columns whose values are names of folders, as in `year=2024/`."""
 
 
-Format = Parquet
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Files of lines, each of which is one row of fields."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    """What stands around fields that hold delimiters; empty: nothing does."""
+    null: str = ""
+    """What stands for NULL, where it is not quoted."""
+    fields: tuple[str, ...] | None = None
+    """The names of the fields; None: the first line of each file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Files of lines, each of which is one object."""
+
+
+Format = Parquet | Csv | Json
 """How rows stand in files."""
 
 
@@ -128,13 +148,46 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table of a DuckDB file, opened for reading only."""
+    """A table or a view of a DuckDB file, opened for reading only."""
 
     database: Path
     table: str
+    schema: str = MAIN
 
 
-Source = Files | DatabaseTable
+@dataclass(frozen=True, slots=True)
+class External:
+    """A table that a library of its own reads, of which the engine copies each state."""
+
+    kind: str
+    """What opens it: a name in `external.py`."""
+    place: str
+    """An absolute path, or a URL."""
+    table: str = ""
+    """Of a database: the name of a table, with that of its schema before a dot."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the place, for messages."""
+        return self.table or self.place.rstrip("/").rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        """What holds it in all its states, with the name of the table there."""
+        of_one_state = self.kind == "iceberg" and self.place.endswith(".json")
+        place = self.place.rsplit("/", 2)[0] if of_one_state else self.place
+        return f"{place} {self.table.lower()}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Rows in memory: one that holds the same is another, and no message shows it."""
+
+    rows: Any = field(repr=False)
+    """An Arrow table."""
+
+
+Source = Files | DatabaseTable | External | Frame
 """Where the rows of a table are."""
 
 
@@ -370,8 +423,13 @@ def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
 
 def _own_place(table: Table, policy: Policy) -> tuple[Fact, ...]:
     match table.source:
-        case DatabaseTable(database, name):
-            return from_ledger(database, policy), name
+        case DatabaseTable(database, name, schema):
+            place = from_ledger(database, policy), name
+            return place if schema == MAIN else (*place, schema)
+        case External(_, url, name) if name:
+            return (url if "://" in url else from_ledger(Path(url), policy)), name
+        case Frame():
+            return "memory", table.name
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

@@ -6,26 +6,53 @@ A kind of source is one case in each function here. Scans name the view and read
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 import duckdb
+import pyarrow as pa
 
-from dpquery.core.types import TEXT
+from dpquery.core.types import TEXT, Type
 from dpquery.engine.duckdb.connection import (
-    database_schema,
     duckdb_name,
+    execute,
     quoted,
+    start,
     stored,
+    stored_fitted,
     stored_misfits,
     text,
 )
 from dpquery.engine.duckdb.expr_sql import cast
+from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
 from dpquery.engine.duckdb.stored_sql import stored_sql
-from dpquery.policy.model import DatabaseTable, Files, Table
-from dpquery.policy.schema import Misfit, Schema, file_misfits, fitted, schemas_of
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
+from dpquery.engine.lines import Lines
+from dpquery.policy.external import opened
+from dpquery.policy.model import (
+    Column,
+    Csv,
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Json,
+    Parquet,
+    Table,
+)
+from dpquery.policy.schema import (
+    Misfit,
+    file_misfits,
+    file_schemas,
+    fitted,
+    read_header,
+    read_schema,
+)
+from dpquery.policy.snapshots import Unreadable
 
 
 def view_name(table: Table) -> str:
@@ -39,34 +66,74 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     Returns:
         The files that have to stay within reach.
     """
-    sources = [one.source for table in tables for one in table.way]
+    tables = [one for table in tables for one in table.way]
+    for table in tables:
+        match table.source:
+            case Frame(rows):
+                connection.register(_held(table), rows)
+            case Files(paths, Csv(fields=fields)):
+                connection.register(_held(table), Lines(paths, header=fields is None))
+            case Files(paths, Json()):
+                connection.register(_held(table), Lines(paths, header=False))
+    sources = [table.source for table in tables]
     databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
     for database in sorted(databases):
         connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
-    return [path for one in sources if isinstance(one, Files) for path in one.paths]
+    files = [one for one in sources if isinstance(one, Files)]
+    return [path for one in files if isinstance(one.format, Parquet) for path in one.paths]
 
 
-def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Make the view of a table, for the schema that its source has now."""
-    view = quoted(view_name(table))
-    rows = rows_sql(_fitted(connection, table))
+def _held(table: Table) -> str:
+    """Name what is registered of a table: no scan may name it."""
+    return f"in:{table.name}"
+
+
+def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
+    """Make the view of a table, for the schema that its source has in a state.
+
+    Raises:
+        DataChanged: a copy would be of another state.
+    """
+    for one in table.way:
+        if isinstance(one.source, External):
+            _copy(connection, one, one.source, state)
+    view, rows = quoted(view_name(table)), rows_sql(_fitted(connection, table))
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
 
 
 def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     """Return a table, and those on its way, with what is converted as it is read."""
-    match table.source:
-        case DatabaseTable() as source:
-            schemas: Iterable[Schema] = [database_schema(connection, stored(source))]
-        case Files():
-            schemas = schemas_of(table)
-        case unknown:
-            assert_never(unknown)
-    found = fitted(table, schemas)
+    if isinstance(table.source, DatabaseTable):
+        found = stored_fitted(connection, table)
+    else:
+        found = fitted(table, file_schemas(table))
     if table.through is None:
         return found
     other = _fitted(connection, table.through.table)
     return replace(found, through=replace(table.through, table=other))
+
+
+def _copy(
+    connection: duckdb.DuckDBPyConnection, table: Table, source: External, state: Fingerprint
+) -> None:
+    """Copy the rows of a state into memory: no library has to read one state twice alike."""
+    snapshot = opened(source)
+    if not state.of(snapshot.state()):
+        raise DataChanged(f"{table.name} changed before it was copied")
+    with connection.cursor() as beside:  # what is registered is gone with it
+        beside.register("given", snapshot.read(_names(table)))
+        execute(beside, f"CREATE OR REPLACE TABLE {_copied(table)} AS FROM given")
+
+
+def _copied(table: Table) -> str:
+    """Name a copy: on the way to units, a table has other columns than for itself."""
+    return quoted(f"s:{table.name}:{_names(table)}")
+
+
+def _names(table: Table) -> list[str]:
+    owner = table.unit if table.through is None else table.through.column
+    names = (column.path[0] if column.path else name for name, column in table.held.items())
+    return [*dict.fromkeys([*names, *([] if owner is None else [owner])])]
 
 
 def rows_sql(table: Table) -> str:
@@ -96,28 +163,81 @@ def own_rows_sql(table: Table) -> str:
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    owner, type_ = table.unit, table.unit_type
+    every = dict(table.held)
     if table.through is not None:
-        owner, type_ = table.through.column, table.through.type
-    shown = {name: stored_sql(column) for name, column in table.held.items()}
-    if owner is not None:
-        place = quoted(owner)  # texts may be stored as UUIDs
-        shown.setdefault(owner, cast(place, duckdb_name(TEXT)) if type_ == TEXT else place)
-    columns = ", ".join(
-        place if place == quoted(name) else f"{place} AS {quoted(name)}"
-        for name, place in shown.items()
-    )
+        key = every.get(table.through.column) or Column(table.through.column, TEXT)
+        every[key.name] = replace(key, type=table.through.type)
+    elif table.unit is not None:
+        every.setdefault(table.unit, Column(table.unit, table.unit_type or TEXT))
+    columns = ", ".join(map(_shown, every.values())) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
             return f"SELECT {columns} FROM {stored(source)}"
-        case Files(paths):
-            # By name, so that a column gets the widest type among the files: the first file's
-            # could not hold the values of the others.
-            listed = ", ".join(text(str(path)) for path in paths)
-            settings = "union_by_name=true, hive_partitioning=false, filename=false"
-            return f"SELECT {columns} FROM read_parquet([{listed}], {settings})"
+        case Frame():
+            return f"SELECT {columns} FROM {quoted(_held(table))}"
+        case External():
+            return f"SELECT {columns} FROM {_copied(table)}"
+        case Files() as source:
+            return _rows_of_files(source, every, quoted(_held(table)))
         case other:
             assert_never(other)
+
+
+def _shown(column: Column) -> str:
+    """Write a column in its declared type, by its name."""
+    written, name = stored_sql(column), quoted(column.name)
+    return written if written == name else f"{written} AS {name}"
+
+
+def _rows_of_files(source: Files, every: Mapping[str, Column], lines: str) -> str:
+    types = {name: column.type for name, column in every.items()}
+    match source.format:
+        case Csv() as format_:
+            of_files = (read_header(path, format_).fields or () for path in source.paths)
+            return csv_rows(format_, max(of_files, key=len), types, lines)
+        case Json():
+            return json_rows(types, lines)
+        case Parquet(partitions):
+            return _rows_of_parquet(source.paths, partitions, every)
+        case other:
+            assert_never(other)
+
+
+def _rows_of_parquet(
+    paths: Sequence[Path], partitions: Sequence[str], every: Mapping[str, Column]
+) -> str:
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Where all have one schema, the first says it, and no other
+    # has to be opened to know what the columns are.
+    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
+    columns = ", ".join(
+        _of_folder(name, column.type) if name in folders else _shown(column)
+        for name, column in every.items()
+    )
+    listed = ", ".join(text(str(path)) for path in paths)
+    united = str(len(kinds) > 1).lower()
+    named = text(_PATH) if folders else "false"
+    settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
+    return f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
+
+
+_PATH = "\npath"
+"""The column of the place of each row's file: no column of a policy has a name like it."""
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _of_folder(name: str, type_: Type) -> str:
+    """Write a column whose values are names of folders: the innermost one that is named so.
+
+    DuckDB leaves out files of which a condition on such a column is false, without opening
+    them. It can read such names itself, but fails by one that is no text or has no value of the
+    type, and people in the data can choose such names.
+    """
+    pattern = text(f".*/{re.escape(name)}=([^/]*)/")
+    found = f"nullif(regexp_extract({quoted(_PATH)}, {pattern}, 1, 's'), '')"
+    value = f"TRY(url_decode(nullif({found}, {text(_NO_VALUE)})))"
+    return f"TRY_CAST({value} AS {duckdb_name(type_)}) AS {quoted(name)}"
 
 
 def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
@@ -129,7 +249,34 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
-        case Files():
+        case Files() | External():
             return file_misfits(table)
+        case Frame():  # its own schema is the policy
+            return []
         case other:
             assert_never(other)
+
+
+def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of what a table's own source holds, as scans read it: for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    columns = ", ".join(map(quoted, names)) or "1 AS one"
+    named = {name: column for name, column in table.columns.items() if name in names}
+    unit = table.unit if table.through is None and table.unit in names else None
+    through = table.through if table.through and table.through.column in names else None
+    table = replace(table, columns=named, lists={}, unit=unit, through=through)
+    with closing(start()) as connection:
+        try:
+            attach(connection, [replace(table, through=None)])
+            table = _fitted(connection, table)
+            if isinstance(table.source, External):
+                _copy(
+                    connection, table, table.source, fingerprint(replace(table, through=None))
+                )
+            rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
+            yield from rows.to_arrow_reader()
+        except (duckdb.Error, Unreadable, DataChanged):
+            raise OSError from None
