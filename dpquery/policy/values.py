@@ -344,10 +344,8 @@ def read_type(value: object) -> Type:
     if digits and 1 <= int(digits[1]) <= DECIMAL_DIGITS and int(digits[2]) <= int(digits[1]):
         return Type(Kind.DECIMAL, int(digits[1]), int(digits[2]))
     near = _OTHER_NAMES.get(text.lower()) or nearest(text, TYPES) or "integer"
-    why = (
-        f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_DIGITS} digits,\n"
-        "and a list of any of these is written text[]."
-    )
+    known = f"types are {', '.join(TYPES)}, and lists of these as text[]"
+    why = f"{known}; a decimal has at most {DECIMAL_DIGITS} digits."
     raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
 
