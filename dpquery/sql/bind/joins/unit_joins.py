@@ -538,10 +538,14 @@ class _From:
         if not isinstance(node, exp.EQ):
             return False
         both = Scope((*self.members, member), self.table)
-        sides = [both.owners_at(unwrapped(side)) for side in (node.this, node.expression)]
-        if any(len(side) != 1 for side in sides):
-            return False
-        return [member.alias in side for side in sides] in ([True, False], [False, True])
+        nodes = [unwrapped(side) for side in (node.this, node.expression)]
+        sides = [both.owners_at(side) for side in nodes]
+        for one, side in zip(nodes, sides, strict=True):
+            # Several that only know of the unit, and have no such column, have one unit.
+            if len(side) > 1 and both.knows(one.name):
+                return False
+        found = [{alias == member.alias for alias in side} for side in sides]
+        return found in ([{True}, {False}], [{False}, {True}])
 
 
 def _turned(join: exp.Join) -> exp.Join:
