@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -24,7 +24,7 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
-from dpquery.policy.model import Column, Files, Policy, Table
+from dpquery.policy.model import Column, Files, Policy, Table, Through
 from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
 
 Misfits = Callable[[Table], list[Misfit]]
@@ -172,8 +172,14 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             yield from _values(visit, column)
     if table.unit is None:
         yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
+    elif table.through is not None:
+        yield from _through(visit, table.through)
     elif table.unit not in unsound:
-        yield from _units(visit, table.unit)
+        values = _names(list(visit.batches([table.unit])), table.unit)
+        if values.null_count:
+            text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
+            yield Severity.WARNING, table.unit, text
+        yield from _units(visit, table.unit, values)
         parting = table.parting
         if parting is not None and parting.per_unit and parting.name not in unsound:
             yield from _parts(visit, table.unit, parting, parting.per_unit)
@@ -241,12 +247,50 @@ def _percent(count: int, rows: int) -> str:
     return f"{share:.2g}" if share < 99 else "100" if count == rows else "more than 99"
 
 
-def _units(visit: _Visit, unit: str) -> Iterator[Told]:
+def _through(visit: _Visit, through: Through) -> Iterator[Told]:
+    """Say what becomes of rows whose unit stands elsewhere: nobody's, and of several."""
+    if any(not isinstance(one.source, Files) for one in visit.table.way):
+        yield Severity.NOTE, through.column, "its way leads to a DuckDB file: not checked"
+        return
+    keys = _stored(visit, through.column)
+    owned = _owned(visit, keys, through)
+    rows, found = keys.num_rows, pc.value_counts(owned["row"]).field("counts").to_numpy()
+    nulls, several = keys["key"].null_count, int((found > 1).sum())
+    told = {
+        "have no key: they are nobody's": nulls,
+        "have a key that no unit claims: they are nobody's": rows - nulls - len(found),
+        "are claimed by several units: they count once for each": several,
+    }
+    for what, count in told.items():
+        if count:
+            text = f"{count} of {rows} rows ({_percent(count, rows)} %) {what}"
+            yield Severity.WARNING, through.column, text
+    yield from _units(visit, visit.table.unit or "", owned["unit"])
+
+
+def _stored(visit: _Visit, name: str) -> pa.Table:
+    """Return a column of all rows, each with its number."""
+    keys = _names(list(visit.batches([name])), name)
+    return pa.table({"key": keys, "row": np.arange(len(keys))})
+
+
+def _owned(visit: _Visit, keys: pa.Table, through: Through) -> pa.Table:
+    """Return each row, and each unit that claims it."""
+    other = replace(visit, table=through.table)
+    there = _stored(other, through.key)
+    if through.table.through is None:
+        unit = through.table.unit or ""
+        units = _names(list(other.batches([unit])), unit)
+        claims = pa.table({"key": there["key"], "unit": units})
+    else:
+        own = _owned(other, _stored(other, through.table.through.column), through.table.through)
+        claims = there.join(own, "row", join_type="inner").select(["key", "unit"])
+    claims = claims.drop_null().group_by(["key", "unit"]).aggregate([])
+    return keys.drop_null().join(claims, "key", join_type="inner").select(["row", "unit"])
+
+
+def _units(visit: _Visit, unit: str, values: pa.ChunkedArray) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    values = _names(list(visit.batches([unit])), unit)
-    if values.null_count:
-        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
-        yield Severity.WARNING, unit, text
     counts = pc.value_counts(pc.drop_null(values)).field("counts").to_numpy()
     units, rows = len(counts), int(counts.sum())
     yield from _delta(visit, units)

@@ -253,7 +253,8 @@ def _require_claims(join: Node, through: Through) -> Iterator[int]:
     insist(how == ["INNER", "REGULAR", [through.column]], "a join with claims by their keys")
     insist("condition" not in join and join["right"]["type"] == "SUBQUERY", "claims alone")
     claims, other = join["right"]["subquery"]["node"], through.table
-    insist(_OF_CLAIMS.issuperset(claims) and not claims.get("cte_map"), "claims as they stand")
+    plain = claims["aggregate_handling"] == "STANDARD_HANDLING" and not claims["cte_map"]
+    insist(plain and _OF_CLAIMS.issuperset(claims), "claims as they stand")
     (different,) = claims["modifiers"]
     insist(different == {"type": "DISTINCT_MODIFIER"}, "claims, each once")
     yield id(different)
