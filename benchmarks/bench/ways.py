@@ -73,7 +73,7 @@ def make(rows: int) -> Path:
             "stored": {"person": buyers[of], **items},
         }
         for name, columns in tables.items():
-            pq.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=122_880)
+            pq.write_table(pa.table(columns), folder / f"{name}.parquet")
         policy.write_text(POLICY)
     return policy
 
@@ -102,8 +102,8 @@ def compare(rows: int, rounds: int) -> list[dict]:
         found.append(row)
         print(
             f"{name:<22} stored {row['later_stored_ms']:7.1f} ms, through orders "
-            f"{row['later_items_ms']:7.1f} ms   ratio {row['later_ratio']:.2f} (at most {LIMIT})"
-            f"   first in a session {row['first_stored_ms']:.0f} and "
+            f"{row['later_items_ms']:7.1f} ms   ratio {row['later_ratio']:.2f} "
+            f"(at most {LIMIT})   first in a session {row['first_stored_ms']:.0f} and "
             f"{row['first_items_ms']:.0f} ms, {row['first_ratio']:.2f}"
         )
     return found

@@ -50,6 +50,7 @@ from dpquery.policy.model import (
     Price,
     ScanLimits,
     Server,
+    Source,
     Table,
 )
 from dpquery.policy.units import require_one_domain, stored_unit_type, with_ways
@@ -163,7 +164,7 @@ def _table(name: str, section: Section) -> Table:
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Files | DatabaseTable:
+def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]

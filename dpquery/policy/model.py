@@ -101,10 +101,23 @@ def _place(value: int | Fraction | date) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Parquet:
+    """Files that say themselves what their columns are."""
+
+    partitions: tuple[str, ...] = ()
+    """Columns whose values are names of folders, as in `year=2024/`."""
+
+
+Format = Parquet
+"""How rows stand in files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
     """Files in the policy's order, globs already expanded, absolute."""
 
     paths: tuple[Path, ...]
+    format: Format = Parquet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +126,10 @@ class DatabaseTable:
 
     database: Path
     table: str
+
+
+Source = Files | DatabaseTable
+"""Where the rows of a table are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +184,7 @@ class Table:
     """A table that analysts may name."""
 
     name: str
-    source: Files | DatabaseTable
+    source: Source
     written: tuple[str, ...]
     """The paths as the owner wrote them: a query may quote one of these instead of the name."""
     columns: dict[str, Column]

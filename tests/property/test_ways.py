@@ -98,7 +98,7 @@ def others(engine: DuckDBEngine, policy: Policy, plan: Plan) -> Counter:
     names = {one.table for one in tables_of(frontier.scan.relation)}
     places = {name: Place.in_files(policy.tables[name]) for name in names}
     rows = ScanSQL(frontier.scan, places, {}).rows
-    connection = engine._started()
+    connection = engine._started()  # with the views, as the scan was opened before
     return Counter(connection.execute(f"FROM ({rows}) WHERE u % 2 = 0").fetchall())
 
 

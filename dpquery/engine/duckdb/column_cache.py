@@ -22,10 +22,10 @@ from dpquery.engine.duckdb.column_sql import (
     held_name,
     kept_key,
     no_key,
-    own_files,
     short_text,
 )
 from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table
@@ -76,7 +76,7 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
-        entry = self._entry(table, own_files(table), state)
+        entry = self._entry(table, f"({own_rows_sql(table)})", state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
@@ -106,8 +106,7 @@ class Held:
         columns = [self._column(table, entry, token) for token in wanted]
         if table.unit is not None:
             columns.insert(0, f"{read.unit} AS u")
-        if counted := read.counted(scan):
-            where = f" WHERE {' AND '.join(counted)}"
+            where = f" WHERE {' AND '.join(read.counted(scan))}"
         listed = ", ".join(columns) or "1 AS one"
         query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.source}{where}"
         try:

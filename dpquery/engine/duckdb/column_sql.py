@@ -6,7 +6,7 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -28,6 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
+from dpquery.engine.duckdb.sources import view_name
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -41,7 +42,7 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
-from dpquery.policy.model import Column, DatabaseTable, Table, Through
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
 
@@ -54,47 +55,6 @@ def held_name(name: str) -> str:
 def kept_key(name: str) -> str:
     """Name what is kept of a text column for grouping: its listed values, as an enumeration."""
     return quoted(f"k:{name}")
-
-
-CLAIMS = "c"
-"""What the claims to keys are called beside the rows that hold the keys."""
-Read = Callable[[Table], str]
-"""Writes what stands after FROM for what a table's own files hold."""
-
-
-def own_files(table: Table) -> str:
-    """Write what stands after FROM for what a table's own files hold."""
-    if isinstance(table.source, DatabaseTable):
-        return stored(table.source)
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
-
-
-def files_sql(table: Table, read: Read = own_files) -> str:
-    """Write what stands after FROM for a table's rows, each as often as it has a unit.
-
-    Claims name a key as the column is called that holds it. The unit is always said to be of
-    the claims: the table lists no column of its name, but its files can have one.
-    """
-    if table.through is None:
-        return read(table)
-    key, claims = quoted(table.through.column), _claims(table.through, read)
-    return f"{read(table)} JOIN ({claims}) AS {CLAIMS} USING ({key})"
-
-
-def _claims(through: Through, read: Read) -> str:
-    """Write which units claim which keys, each once."""
-    place = Place.in_files(through.table, read)
-    key, unit = quoted(through.key), quoted(through.table.unit or "")
-    claimed = f"{cast(key, duckdb_name(through.type))} AS {quoted(through.column)}"
-    where = " AND ".join([f"{key} IS NOT NULL", *place.present])
-    return (
-        f"SELECT DISTINCT {claimed}, {place.unit} AS {unit} FROM {place.source} WHERE {where}"
-    )
 
 
 @dataclass(frozen=True)
@@ -111,28 +71,19 @@ class Place(Values):
     held: bool = False
 
     @classmethod
-    def in_files(cls, table: Table, read: Read = own_files) -> Place:
+    def in_files(cls, table: Table) -> Place:
         """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, files_sql(table, read))
+        return cls(table, quoted(view_name(table)))
 
     @property
     def unit(self) -> str:
         """Write the unit column."""
-        if self.held:
-            return "u"
-        name = quoted(self.table.unit or "")
-        return name if self.table.through is None else f"{CLAIMS}.{name}"
+        return "u" if self.held else quoted(self.table.unit or "")
 
     @property
     def near(self) -> bool:
         """Whether the unit stands beside the rows."""
         return self.held or self.table.through is None
-
-    @property
-    def present(self) -> list[str]:
-        """Write which rows of the files have a unit: of those that are claimed, all do."""
-        stored = self.table.unit is not None and self.table.through is None
-        return [f"{self.unit} IS NOT NULL"] if stored and not self.held else []
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
@@ -147,17 +98,17 @@ class Place(Values):
             relation = relation.source
         conditions = self._filters(parts)
         assert isinstance(relation, TableScan)  # noqa: S101 - the tree has no other relation
-        if not self.held:
+        if self.table.unit is not None and not self.held:
             conditions[:0] = self.counted(relation)
         where = " WHERE " + " AND ".join(f"({c})" for c in conditions) if conditions else ""
         return f"{self.source}{where}"
 
     def counted(self, scan: TableScan) -> list[str]:
         """Write which rows of the files count: those of a unit, and of its first parts."""
-        unit, part = self.unit, scan.part
+        unit, part = quoted(self.table.unit or ""), scan.part
+        owned = f"{unit} IS NOT NULL"
         if part is None:
-            return self.present
-        (owned,) = self.present  # rows that go through other tables have no parts
+            return [owned]
         place = f"coalesce({place_sql(self.value(part.expr), part)}, {len(part.values)})"
         source = f"FROM {self.source} WHERE {owned}"
         first = f"SELECT {unit}, min({place}) {source} GROUP BY {unit}"

@@ -24,11 +24,11 @@ from dpquery.engine.duckdb.connection import (
     memory_of,
     quoted,
     start,
-    stored_misfits,
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.sources import attach, define, misfits
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
@@ -43,8 +43,7 @@ from dpquery.engine.matching import Slots
 from dpquery.ir.measures import Histogram, Measure, OfValues
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.policy.model import DatabaseTable, Files, Policy, Table
-from dpquery.policy.schema import file_misfits
+from dpquery.policy.model import DatabaseTable, Policy, Table
 
 FETCHED = 64
 """Values that are taken from the engine at a time, each with all units that have it."""
@@ -78,6 +77,8 @@ class DuckDBEngine:
         self._verifier = Verifier()
         self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
         self._verified: TableStates = {}
+        self._viewed: TableStates = {}
+        """The states of files for whose schemas this instance has views."""
         self._derived: set[str] = set()
         """The tables that queries made of public ones, and that are loaded."""
 
@@ -96,10 +97,7 @@ class DuckDBEngine:
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""
-        places = {
-            table.name: Place.in_files(table, lambda one: quoted(one.name))
-            for table in self._read_by(scan)
-        }
+        places = {table.name: Place(table, quoted(table.name)) for table in self._read_by(scan)}
         publics = {name: quoted(name) for name in public_names(scan, self._publics)}
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
@@ -206,11 +204,8 @@ class DuckDBEngine:
         if self._connection is None:
             connection = start()
             self._derived = set()
-            sources = [table.source for table in self._tables.values()]
-            files = [one for one in sources if isinstance(one, Files)]
-            databases = {str(one.database) for one in sources if not isinstance(one, Files)}
-            for database in sorted(databases):
-                connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            self._viewed = {}
+            within_reach = attach(connection, self._tables.values())
             connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
             if self._threads is not None:
                 connection.execute(f"SET threads = {self._threads}")
@@ -219,7 +214,7 @@ class DuckDBEngine:
             connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
             if self._limits.memory is not None:
                 connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
-            lock(connection, [path for one in files for path in one.paths])
+            lock(connection, within_reach)
             self._connection = connection
             self._held = Held(connection)
         return self._connection
@@ -228,16 +223,17 @@ class DuckDBEngine:
         self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
     ) -> None:
         """Hold a new state of the files against the policy: types, and rows per unit."""
-        if self._verified.get(table.name) == state:
+        verified = self._verified.get(table.name) == state
+        told = [] if verified else misfits(connection, table)
+        if told:
+            raise DataChanged(f"{table.name}: {told[0]}")
+        if self._viewed.get(table.name) != state:
+            define(connection, table)
+            self._viewed[table.name] = state
+        if verified:
             return
-        for one in table.way:
-            stored = isinstance(one.source, DatabaseTable)
-            misfits = stored_misfits(connection, one) if stored else file_misfits(one)
-            if misfits:
-                raise DataChanged(f"{one.name}: {misfits[0]}")
         if table.single and table.unit is not None:
-            place = Place.in_files(table)
-            unit, rows = place.unit, place.source
+            unit, rows = quoted(table.unit), Place.in_files(table).source
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
             row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:
