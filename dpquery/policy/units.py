@@ -124,69 +124,87 @@ def _follow(
         found[name] = table
         return table
     stated = read_through(own.values["unit_through"])
-    other, columns = stated["table"], [*stated.values()][:3]
-
-    def refuse(what: str, why: str, *remedy: str) -> NoReturn:
-        raise own.refuse("unit_through", contradiction(what, why, *remedy))
-
-    if other not in tables:
-        near = nearest(other, tables) or next(iter(tables))
-        known = f"tables here: {listed(tables, near)}"
-        refuse(
-            f"leads to a table that the policy does not name: {other}",
-            "whose the rows are stands in another table of the policy.",
-            _line({**stated, "table": near}),
-            known,
-        )
     here = (*before, name)
-    if other in here:
-        circle = " -> ".join((*here[here.index(other) :], other))
-        refuse(
-            f"leads in a circle: {circle}",
-            "on the way a table has to say whose its rows are by a column of its own.",
-            'privacy_unit_column = "user_id"    in one of these tables',
-        )
-    if tables[other].public:
-        refuse(
-            f"leads through a public table: {other}",
-            "a public table holds nobody's rows, so it cannot say whose a row is.",
-            f"leave out public = true of {other}, and say whose its rows are",
-        )
-    target = _follow(other, section, tables, found, here)
-    if target.unit is None:
-        refuse(
-            f"leads to a table of which each row is a unit of its own: {other}",
-            "no column there says whose the rows are.",
-            f'privacy_unit_column = "user_id"    in [tables.{toml_key(other)}]',
-        )
-    unit = target.unit or ""
-    taken = [n for n in (*table.columns, columns[0]) if ascii_folded(n) == ascii_folded(unit)]
-    if taken:
-        refuse(
-            f"gives the table a unit {unit}, and it has a column of that name",
-            "queries name the unit so, and the column would be taken for it.",
-            f"privacy_unit_column = {written(taken[0])}    if the column holds the unit",
-            "or another name for the column, in the files",
-        )
-    if target.through is not None and ascii_folded(stated["key"]) == ascii_folded(unit):
-        refuse(
-            f"has a key that is called as the unit is: {unit}",
-            f"{other} does not store its unit, and the column would be taken for it.",
-            "another name for the column, in the files",
-        )
-    parting = table.parting
-    if parting is not None:
-        refuse(
-            f"stands beside parts: {parting.name}",
-            "parts share a budget by what one table's files say, and this reads several.",
-            f"leave out per_unit or parts of {parting.name}, or write the unit into the files",
-        )
+    _require_reachable(own, here, stated["table"], tables)
+    target = _follow(stated["table"], section, tables, found, here)
+    _require_unit(own, table, target, stated)
     type_ = _key_type(own, table, target, stated)
     there = {stated["key"]: Column(stated["key"], type_)}
     target = replace(target, columns=there, single=False)
     through = Through(stated["column"], target, stated["key"], type_)
-    found[name] = replace(table, unit=unit, unit_type=target.unit_type, through=through)
+    unit_type = target.unit_type
+    found[name] = replace(table, unit=target.unit, unit_type=unit_type, through=through)
     return found[name]
+
+
+def _refuse(own: Section, what: str, why: str, *remedy: str) -> NoReturn:
+    raise own.refuse("unit_through", contradiction(what, why, *remedy))
+
+
+def _require_reachable(
+    own: Section, here: tuple[str, ...], other: str, tables: Mapping[str, Table]
+) -> None:
+    """Refuse a way to no table, to one that it came through, and to a public one."""
+    if other not in tables:
+        stated = read_through(own.values["unit_through"])
+        near = nearest(other, tables) or next(iter(tables))
+        _refuse(
+            own,
+            f"leads to a table that the policy does not name: {other}",
+            "whose the rows are stands in another table of the policy.",
+            _line({**stated, "table": near}),
+            f"tables here: {listed(tables, near)}",
+        )
+    if other in here:
+        _refuse(
+            own,
+            f"leads in a circle: {' -> '.join((*here[here.index(other) :], other))}",
+            "on the way a table has to say whose its rows are by a column of its own.",
+            'privacy_unit_column = "user_id"    in one of these tables',
+        )
+    if tables[other].public:
+        _refuse(
+            own,
+            f"leads through a public table: {other}",
+            "a public table holds nobody's rows, so it cannot say whose a row is.",
+            f"leave out public = true of {other}, and say whose its rows are",
+        )
+
+
+def _require_unit(own: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> None:
+    """Refuse a way that ends at no unit, or at one that queries could not tell from columns."""
+    if target.unit is None:
+        _refuse(
+            own,
+            f"leads to a table of which each row is a unit of its own: {target.name}",
+            "no column there says whose the rows are.",
+            f'privacy_unit_column = "user_id"    in [tables.{toml_key(target.name)}]',
+        )
+    unit = ascii_folded(target.unit)
+    taken = [n for n in (*table.columns, stated["column"]) if ascii_folded(n) == unit]
+    if taken:
+        _refuse(
+            own,
+            f"gives the table a unit {target.unit}, and it has a column of that name",
+            "queries name the unit so, and the column would be taken for it.",
+            f"privacy_unit_column = {written(taken[0])}    if the column holds the unit",
+            "or another name for the column, in the files",
+        )
+    if target.through is not None and ascii_folded(stated["key"]) == unit:
+        _refuse(
+            own,
+            f"has a key that is called as the unit is: {target.unit}",
+            f"{target.name} does not store its unit: the column would be taken for it.",
+            "another name for the column, in the files",
+        )
+    if table.parting is not None:
+        name = table.parting.name
+        _refuse(
+            own,
+            f"stands beside parts: {name}",
+            "parts share a budget by what one table's files say, and this reads several.",
+            f"leave out per_unit or parts of {name}, or write the unit into the files",
+        )
 
 
 def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> Type:

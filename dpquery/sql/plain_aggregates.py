@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from dpquery.functions.base import DPFunction
 from dpquery.sql.bind.from_clause import Context, Private
 from dpquery.sql.bind.groupings import groupings_in, is_distinct_alone, key_of
-from dpquery.sql.bind.joins.way_keys import keys_at
+from dpquery.sql.bind.joins.ties import keys_at
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped

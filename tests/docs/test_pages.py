@@ -81,7 +81,7 @@ def test_the_queries_of_ones_own_file_run(samples):
 
 
 def test_the_owners_policy_loads_over_the_sample_data(samples):
-    (text,) = blocks("owners.md", "toml")
+    text, *_ = blocks("owners.md", "toml")
     (samples / "own.toml").write_text(text, "utf-8")
     policy = load_policy(samples / "own.toml")
     assert list(policy.analysts) == ["alice", "bob"]

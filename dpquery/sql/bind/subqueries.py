@@ -28,8 +28,8 @@ from dpquery.sql.bind.from_clause import (
 )
 from dpquery.sql.bind.groupings import key_of, refuse_sets
 from dpquery.sql.bind.joins.semi_joins import null_safe
+from dpquery.sql.bind.joins.ties import keys_at, keys_held
 from dpquery.sql.bind.joins.unit_joins import semi_join
-from dpquery.sql.bind.joins.way_keys import keys_at, keys_held
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.bind.unit_rows import (

@@ -57,8 +57,8 @@ from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins.public_joins import all_of
 from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together
-from dpquery.sql.bind.joins.unit_joins import most_pairs, same_units, semi_join
-from dpquery.sql.bind.joins.way_keys import Key, keys_at, keys_held
+from dpquery.sql.bind.joins.ties import Key, keys_at, keys_held, same_units
+from dpquery.sql.bind.joins.unit_joins import most_pairs, semi_join
 from dpquery.sql.bind.row_lists import require_of_rows
 from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name
 from dpquery.sql.bind.typed import case, nothing

@@ -1,5 +1,6 @@
-"""Keys by which rows reach their unit: those who write SQL equate them, and never the unit.
+"""What ties rows of two relations: units of one domain, and the keys by which rows reach them.
 
+Those who write SQL equate keys, and never the unit.
 `lineitem JOIN orders ON l_orderkey = o_orderkey`, where the policy says that the rows of
 `lineitem` go through `orders` by this key, is read as a join on the unit and on the key. It is
 a join on the unit like any other, so that each pair is of rows of one unit. And it is what the
@@ -11,10 +12,11 @@ parts the rows of each unit by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlglot import expressions as exp
 
+from dpquery.core.source import Span
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.relations import (
     Output,
@@ -23,10 +25,14 @@ from dpquery.ir.relations import (
     Relation,
     TableScan,
     UnionAll,
+    tables_of,
     walk,
 )
 from dpquery.policy.model import Policy
-from dpquery.sql.bind.from_clause import Private
+from dpquery.sql.bind.from_clause import Context, Private
+from dpquery.sql.bind.scope import fold
+from dpquery.sql.parse.literals import unwrapped
+from dpquery.sql.suggest.joins import refuse_units
 
 Key = tuple[str, str]
 """A table, and the column of it that other tables hold."""
@@ -37,6 +43,25 @@ def keys_in(policy: Policy) -> frozenset[Key]:
     """Return the keys by which tables of a policy reach their unit."""
     ways = (table.through for table in policy.tables.values())
     return frozenset((way.table.name, way.key) for way in ways if way is not None)
+
+
+def tied_by_keys(
+    context: Context,
+    sides: tuple[Private, Private],
+    using: Iterable[exp.Identifier],
+    pool: Iterable[exp.Expr],
+) -> bool:
+    """Return whether USING, or an equality, is about a key that both sides hold values of."""
+    pairs: list[tuple[exp.Expr, exp.Expr]] = [(one, one) for one in map(exp.column, using)]
+    for node in pool:
+        if isinstance(node, exp.EQ):
+            left, right = unwrapped(node.this), unwrapped(node.expression)
+            pairs += [(left, right), (right, left)]
+    ours, theirs = sides
+    return any(
+        keys_at(one, ours, context.policy) & keys_at(other, theirs, context.policy)
+        for one, other in pairs
+    )
 
 
 def keys_at(node: exp.Expr, rows: Private, policy: Policy) -> frozenset[Key]:
@@ -76,3 +101,15 @@ def _of(
     found: Iterator[Expr] = (output.expr for output in outputs if output.name == ref.name)
     expr = next(found, None)  # an aggregate is none of them
     return NONE if expr is None else keys_held(expr, source, policy)
+
+
+def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
+    """Refuse to compare units of different domains."""
+    one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
+    if one.unit is None or other.unit is None:
+        whose = one if one.unit is None else other
+        refuse_units(span, f"each row of {whose.name} is a unit of its own")
+    if context.policy.unit is None and fold(one.unit) != fold(other.unit):
+        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
+    if one.unit_type is None or one.unit_type != other.unit_type:
+        refuse_units(span, f"{one.unit} is not declared with one type in both tables")
