@@ -7,7 +7,6 @@ why that is unit-local.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -22,18 +21,15 @@ from dpquery.policy.document import (
     toml_key,
     written,
 )
-from dpquery.policy.keys import TABLE
+from dpquery.policy.keys import TABLE, Key
 from dpquery.policy.model import Column, Table, Through
+from dpquery.policy.names import own_words, person, refers_to
 from dpquery.policy.values import ascii_folded, read_through
 
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
-_UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
 """Types whose values are equal exactly or not at all."""
-_UNCONFIRMED = "?"
-"""What a draft names as the unit column, until the owner says which it is."""
+UNDECIDED = "?"
+"""What a draft says in the place of what the owner alone knows."""
 
 
 def stored_unit_type(
@@ -54,7 +50,7 @@ def stored_unit_type(
                 unfit = contradiction(what, why, "leave it out")
                 raise section.refuse("privacy_unit_type", unfit)
     elif unit not in columns:
-        if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
+        if unit == UNDECIDED or nearest(unit, columns) is not None:
             raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
         return None
     key = "privacy_unit_column" if declared is None else "privacy_unit_type"
@@ -62,13 +58,18 @@ def stored_unit_type(
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Return the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
-    return [name for name in able if _UNIT_NAME.fullmatch(name)]
+    """Return the columns that, by name and type, could say whose a row is: persons, if any."""
+    said = own_words(types)
+    found = {
+        name: referred
+        for name, type_ in types.items()
+        if type_.kind in UNIT_KINDS and (referred := refers_to(said[name], ())) is not None
+    }
+    return [name for name, referred in found.items() if person(referred)] or [*found]
 
 
 def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
-    able = [column.name for column in columns.values() if column.type.kind in _UNIT_KINDS]
+    able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
     likely = likely_units({name: column.type for name, column in columns.items()})
     near = nearest(unit, able) or next(iter(likely), None)
     meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
@@ -83,9 +84,22 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     )
 
 
+def undecided(key: Key = TABLE["public"]) -> Unfit:
+    """Return the refusal of what a draft leaves to the owner."""
+    what = f'is not decided: "{UNDECIDED}"'
+    if key.name != "public":
+        return contradiction(what, key.why, key.line)
+    return contradiction(
+        what,
+        "analysts see a public table as it is, so that it must hold nobody's data.",
+        "public = true",
+        'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
+    )
+
+
 def read_unit_type(unit: str, type_: Type) -> Type:
     """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in _UNIT_KINDS:
+    if type_.kind not in UNIT_KINDS:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
         remedy = "name an integer or a text column"
@@ -231,7 +245,7 @@ def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str
         why = f"keys are equal exactly where {names} have one type."
         unfit = contradiction(what, why, "write them with one type")
         raise section.refuse("unit_through", unfit)
-    if known[0].kind not in _UNIT_KINDS:
+    if known[0].kind not in UNIT_KINDS:
         why = "keys are equal exactly or not at all: integers and texts."
         unfit = contradiction(f"has a key of type {known[0]}", why, "name other columns")
         raise section.refuse("unit_through", unfit)
