@@ -78,7 +78,7 @@ class Place(Values):
     @property
     def unit(self) -> str:
         """Write the unit column."""
-        return "u" if self.held else quoted(self.table.unit or "")
+        return "u" if self.held else quoted(self.table.owner or "")
 
     @property
     def near(self) -> bool:
@@ -105,7 +105,7 @@ class Place(Values):
 
     def counted(self, scan: TableScan) -> list[str]:
         """Write which rows of the files count: those of a unit, and of its first parts."""
-        unit, part = quoted(self.table.unit or ""), scan.part
+        unit, part = quoted(self.table.owner or ""), scan.part
         owned = f"{unit} IS NOT NULL"
         if part is None:
             return [owned]

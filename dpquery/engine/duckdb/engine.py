@@ -233,7 +233,7 @@ class DuckDBEngine:
         if verified:
             return
         if table.single and table.unit is not None:
-            unit, rows = quoted(table.unit), Place.in_files(table).source
+            unit, rows = quoted(table.owner or ""), Place.in_files(table).source
             different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
             row = execute(connection, different).fetchone()
             if row is None or row[0] is not True:

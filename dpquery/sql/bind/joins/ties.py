@@ -111,5 +111,5 @@ def same_units(context: Context, left: Relation, right: Relation, span: Span) ->
         refuse_units(span, f"each row of {whose.name} is a unit of its own")
     if context.policy.unit is None and fold(one.unit) != fold(other.unit):
         refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
-    if one.unit_type is None or one.unit_type != other.unit_type:
+    if one.unit_types is None or one.unit_types != other.unit_types:
         refuse_units(span, f"{one.unit} is not declared with one type in both tables")
