@@ -8,15 +8,18 @@ text says: whoever has a row of `orders` has those of `lineitem` with its key, s
 plain rows comes once, for the owner of the row of `orders`. Rows of two tables that go through
 one key are paired for each unit that claims it. In the same way, to group rows by such a key
 parts the rows of each unit by it.
+
+Where several columns are the unit together, to equate all of them, or to group by them, is to
+equate the unit, or to group by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.relations import (
     Output,
@@ -25,24 +28,37 @@ from dpquery.ir.relations import (
     Relation,
     TableScan,
     UnionAll,
-    tables_of,
     walk,
 )
-from dpquery.policy.model import Policy
+from dpquery.policy.model import Policy, Table
 from dpquery.sql.bind.from_clause import Context, Private
-from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.joins import refuse_units
-
-Key = tuple[str, str]
-"""A table, and the column of it that other tables hold."""
-NONE = frozenset[Key]()
 
 
-def keys_in(policy: Policy) -> frozenset[Key]:
+class Key(NamedTuple):
+    """What rows are tied by: a column of a table that others hold, or a part of the unit."""
+
+    table: str
+    """Empty for a part of a unit of several columns."""
+    column: str
+    together: int = 1
+    """How many such columns tie rows together."""
+
+
+Keys = frozenset[Key]
+NONE = Keys()
+
+
+def keys_in(policy: Policy) -> Keys:
     """Return the keys by which tables of a policy reach their unit."""
     ways = (table.through for table in policy.tables.values())
-    return frozenset((way.table.name, way.key) for way in ways if way is not None)
+    return Keys(Key(way.table.name, way.key) for way in ways if way is not None)
+
+
+def enough(*found: Keys) -> bool:
+    """Return whether some keys tie rows to their unit: one, or all parts of the unit."""
+    keys = NONE.union(*found)
+    return any(sum(k.table == key.table for k in keys) >= key.together for key in keys)
 
 
 def tied_by_keys(
@@ -51,65 +67,60 @@ def tied_by_keys(
     using: Iterable[exp.Identifier],
     pool: Iterable[exp.Expr],
 ) -> bool:
-    """Return whether USING, or an equality, is about a key that both sides hold values of."""
+    """Return whether USING, or equalities, are about a key that both sides hold values of."""
     pairs: list[tuple[exp.Expr, exp.Expr]] = [(one, one) for one in map(exp.column, using)]
     for node in pool:
         if isinstance(node, exp.EQ):
             left, right = unwrapped(node.this), unwrapped(node.expression)
             pairs += [(left, right), (right, left)]
     ours, theirs = sides
-    return any(
-        keys_at(one, ours, context.policy) & keys_at(other, theirs, context.policy)
-        for one, other in pairs
+    return enough(
+        *(
+            keys_at(one, ours, context.policy) & keys_at(other, theirs, context.policy)
+            for one, other in pairs
+        )
     )
 
 
-def keys_at(node: exp.Expr, rows: Private, policy: Policy) -> frozenset[Key]:
+def keys_at(node: exp.Expr, rows: Private, policy: Policy) -> Keys:
     """Return the keys of which a column holds values that a node names, as it stands."""
     held = rows.scope.holders_of(node)
     return keys_held(held[0], rows.relation, policy) if len(held) == 1 else NONE
 
 
-def keys_held(expr: Expr, relation: Relation, policy: Policy) -> frozenset[Key]:
+def keys_held(expr: Expr, relation: Relation, policy: Policy) -> Keys:
     """Return the keys of which a column of a relation holds values, as they stand."""
-    known = keys_in(policy)
-    if not known or not isinstance(expr, ColumnRef):
+    if not isinstance(expr, ColumnRef) or not any(
+        table.through or table.together for table in policy.tables.values()
+    ):
         return NONE
     node = next((one for one in walk(relation) if _gives(one, expr)), None)
     match node:
         case TableScan(table=name):
-            way = policy.tables[name].through
-            held = {(name, expr.name)}
-            if way is not None and way.column == expr.name:
-                held.add((way.table.name, way.key))
-            return known & held
+            return _stored(policy.tables[name], expr.name, policy)
         case Project(source=source, outputs=outputs) | PerUnit(source=source, keys=outputs):
             return _of(expr, outputs, source, policy)
         case UnionAll(parts=parts):
             each = (_of(expr, outputs, part, policy) for part, outputs in parts)
-            return frozenset.intersection(*each)
+            return Keys.intersection(*each)
     return NONE
+
+
+def _stored(table: Table, column: str, policy: Policy) -> Keys:
+    """Return the keys of which a column of a table holds values."""
+    way, held = table.through, {Key(table.name, column)}
+    if way is not None and way.column == column:
+        held.add(Key(way.table.name, way.key))
+    together = [] if way is not None else [name for name, _ in table.together]
+    parts = {Key("", str(together.index(column)), len(together))} if column in together else {}
+    return (keys_in(policy) & held).union(parts)
 
 
 def _gives(node: Relation, ref: ColumnRef) -> bool:
     return isinstance(node, TableScan | Project | PerUnit | UnionAll) and node.number == ref.of
 
 
-def _of(
-    ref: ColumnRef, outputs: tuple[Output, ...], source: Relation, policy: Policy
-) -> frozenset[Key]:
+def _of(ref: ColumnRef, outputs: tuple[Output, ...], source: Relation, policy: Policy) -> Keys:
     found: Iterator[Expr] = (output.expr for output in outputs if output.name == ref.name)
     expr = next(found, None)  # an aggregate is none of them
     return NONE if expr is None else keys_held(expr, source, policy)
-
-
-def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
-    """Refuse to compare units of different domains."""
-    one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
-    if one.unit is None or other.unit is None:
-        whose = one if one.unit is None else other
-        refuse_units(span, f"each row of {whose.name} is a unit of its own")
-    if context.policy.unit is None and fold(one.unit) != fold(other.unit):
-        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
-    if one.unit_types is None or one.unit_types != other.unit_types:
-        refuse_units(span, f"{one.unit} is not declared with one type in both tables")

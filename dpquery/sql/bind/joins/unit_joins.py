@@ -58,7 +58,7 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
-from dpquery.sql.bind.joins.ties import same_units, tied_by_keys
+from dpquery.sql.bind.joins.ties import tied_by_keys
 from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
@@ -76,6 +76,7 @@ from dpquery.sql.suggest.joins import (
     refuse_rows_of_own,
     refuse_twice,
     refuse_unnamed,
+    same_units,
 )
 
 Item = Derived | PublicItem | ReleasedItem | RowList
