@@ -73,6 +73,9 @@ def several(
             why = "of a unit of several columns, all are listed, so that queries can name them."
             here = f"columns here: {listed(columns, near)}"
             raise section.refuse(key, contradiction(what, why, here))
+        if "," in name:
+            what, why = f"names a column with a comma: {name}", "their names are listed as one."
+            raise section.refuse(key, contradiction(what, why, "another name for the column"))
         section.read(key, read_unit_type, name, columns[name].type)
     if ascii_folded(", ".join(names)) in map(ascii_folded, columns):
         what = f"is also the name of a column: {', '.join(names)}"

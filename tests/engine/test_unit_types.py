@@ -21,7 +21,9 @@ from dpquery.core.types import DATE, TEXT, Kind, Type
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.sources import unit_code
+from dpquery.engine.files import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.check import check
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Files, Policy, Table
 from tests.neighbours import drawn, require_bounded_move
@@ -243,6 +245,15 @@ def test_what_cannot_be_a_unit_is_refused(tmp_path: Path):
         with pytest.raises(PolicyInvalid) as refused:
             load_policy(tmp_path / "policy.toml")
         assert said in str(refused.value)
+
+
+def test_the_owner_is_told_of_units_of_several_columns(tmp_path: Path):
+    rows = {"x": [("a", 1, 2), ("a", 1, 3), ("a", None, 3)], "y": [("a", 1, 2)]}
+    policy = policy_at(tmp_path, ("text", "integer"), rows, "add-remove")
+    said = [(one.place, one.text) for one in check(policy, misfits_of, rows_of)]
+    assert ("x", "1 of 3 rows have no unit: they never count") in said
+    assert ("x", "1 of 1 units are among the 1 of y") in said or (
+        "y", "1 of 1 units are among the 1 of x") in said  # fmt: skip
 
 
 def test_a_part_of_the_unit_is_not_the_unit(tmp_path: Path):
