@@ -206,10 +206,18 @@ def unplain_columns(
         return []
     plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")
     why = _UNRESOLVED if plan is None else why_not(plan, str(source.database))
-    if plan is None or why is not None:
-        return [("*", f"{source.table} {why}")]
-    shown = zip(names, types_of(plan), strict=True)
-    return [(name, "has a collation") for name, type_ in shown if collated(type_)]
+    if plan is not None and why is None:
+        shown = zip(names, types_of(plan), strict=True)
+        return [(name, "has a collation") for name, type_ in shown if collated(type_)]
+    alone = [
+        (name, plan_of(connection, f"SELECT {quoted(name)} FROM {origin}")) for name in names
+    ]
+    found = [
+        (name, f"{source.table} {one}")
+        for name, by_itself in alone
+        if by_itself is not None and (one := why_not(by_itself, str(source.database)))
+    ]
+    return found if 0 < len(found) < len(names) else [("*", f"{source.table} {why}")]
 
 
 def duckdb_name(type_: Type) -> str:
