@@ -233,33 +233,57 @@ def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
 # from.
 
 
-Watch = Callable[[Table, Fingerprint, Receipt], None]
-"""Is shown each table that was read, with its state and the receipt for reading it."""
-
-
-def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
-    """Take any files: nobody says when they are another version."""
-
-
 class States(Protocol):
-    """What remembers the first state of files under a version."""
+    """What remembers the first state of files under a version, and what was found of states."""
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
         """Return the first state at a place; where there is none, it is what is made now."""
         ...
 
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        ...
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        ...
+
 
 def watch_of(policy: Policy, states: States) -> Watch:
     """Return what watches the tables of a policy, where somebody publishes their versions."""
-    return Drift(policy, states) if policy.published else unwatched
+    return Drift(policy, states) if policy.published else Watch(states)
 
 
-class Drift:
+class Watch:
+    """Is shown each table that was read; takes any files, where nobody says what they are."""
+
+    def __init__(self, states: States | None = None) -> None:
+        self._states = states
+
+    def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
+        """Pass a table, with its state and the receipt for reading it."""
+
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        return self._states is not None and self._states.is_proven(claim)
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        if self._states is not None:
+            self._states.prove(claim)
+
+
+unwatched = Watch()
+"""Remembers nothing."""
+
+
+class Drift(Watch):
     """Holds files against the first state that was read under their version."""
 
     def __init__(self, policy: Policy, states: States) -> None:
+        super().__init__(states)
         self._policy = policy
-        self._states = states
+        self._first = states.first_state
         self._same: dict[tuple[str, int], Fingerprint] = {}
 
     def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
@@ -291,7 +315,7 @@ class Drift:
             told = [_seen(table, state), _bytes(table, state)]
             return json.dumps(told, separators=(",", ":"))
 
-        text = self._states.first_state(version, place, make)
+        text = self._first(version, place, make)
         seen, bytes_ = json.loads(text)
         if seen != _seen(table, state) and bytes_ != _bytes(table, state):
             raise DataChanged(
@@ -323,3 +347,33 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     told = [about_bytes(path, whole=whole) for path in files_of(table)]
     require_unchanged([table], {table.name: state})
     return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])
+
+
+# Whether units have one row each, as `rows_per_unit = 1` says: found once for each state.
+#
+# To count takes ten times as long as a sum, so what was found is remembered, beside the first
+# states above. A claim names the declaration and all that is known of the files: whatever
+# replaces a file, moves it or writes to it sets the time of its last change, which programs
+# cannot set back as they can the time of the last write. Of any other state nothing is
+# remembered, and it is counted. What is remembered decides how long a scan takes, and neither
+# what it gives nor what it costs.
+
+
+def single_claim(table: Table, state: Fingerprint) -> str | None:
+    """Return the claim that each unit has one row, of a state before which it is written.
+
+    There is none of rows that depend on more than their own files, or have no files.
+    """
+    match table:
+        case Table(through=None, source=Files(format=Parquet())):
+            stored = []
+        case Table(through=None, source=DatabaseTable(schema=schema, table=name)):
+            stored = [schema, name]
+        case _:
+            return None
+    files = [
+        [str(path), *told, path.stat().st_ctime_ns]
+        for path, told in zip(files_of(table), state.files, strict=True)
+    ]
+    claim = json.dumps(["one row of each unit", table.unit, stored, files])
+    return hashlib.sha256(claim.encode()).hexdigest()

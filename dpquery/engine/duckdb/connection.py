@@ -104,8 +104,7 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    asked: Future[T] = Future()
-    Thread(target=_settle, args=(asked, ask), daemon=True).start()
+    asked = begun(ask)
     try:
         return asked.result()
     except KeyboardInterrupt:
@@ -114,6 +113,13 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
                 connection.interrupt()  # anew: a query that begins forgets what came before
                 wait([asked], timeout=0.05)
         raise
+
+
+def begun(make: Callable[[], T]) -> Future[T]:
+    """Begin to make something while this thread goes on: DuckDB leaves Python to others."""
+    made: Future[T] = Future()
+    Thread(target=_settle, args=(made, make), daemon=True).start()
+    return made
 
 
 def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
