@@ -187,7 +187,9 @@ def draft(
     """
     asked = [paths] if isinstance(paths, str | Path) else [*paths]
     named = [
-        str(path) if out is None or os.path.isabs(path) else os.path.relpath(path, out.parent)
+        str(path)
+        if out is None or os.path.isabs(path) or "://" in str(path)
+        else os.path.relpath(path, out.parent)
         for path in asked
     ]
     try:

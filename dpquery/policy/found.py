@@ -13,9 +13,17 @@ from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from pathlib import Path
 
+from dpquery.policy.databases import sqlite_names
 from dpquery.policy.document import Unfit, toml_text, written
-from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
-from dpquery.policy.model import Column, Files, Table
+from dpquery.policy.files import (
+    as_parquet,
+    find_external,
+    find_files,
+    is_database,
+    is_sqlite,
+    stem,
+)
+from dpquery.policy.model import Column, External, Files, Table
 from dpquery.policy.names import words
 from dpquery.policy.schema import Schema, external_schema, file_misfits, read_schema
 from dpquery.policy.values import ascii_folded, read_name
@@ -72,13 +80,19 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
 
 
 def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[FoundTable]:
-    tables = databases(directory / path)
+    file = directory / path
+    if file.is_file() and is_sqlite(file):
+        place = os.path.realpath(file)
+        whole = [External("sqlite", place, name) for name in sqlite_names(Path(place))]
+        tables: Mapping[str, Schema] = {one.table: external_schema(one) for one in whole}
+    else:
+        tables = databases(file)
     if not tables:
-        what = f"names a DuckDB file without tables in main: {written(path)}"
-        raise Unfit(what, "tables of other schemas, and views, are not read.", code="DPQ601")
+        what = f"names a database without tables: {written(path)}"
+        raise Unfit(what, "a table is needed, or a view that is row by row.", code="DPQ601")
     for name, schema in tables.items():
         source = {"database": toml_text(path), "table": toml_text(name)}
-        yield FoundTable(name, source, schema)
+        yield FoundTable(name.rpartition(".")[2], source, schema)
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:

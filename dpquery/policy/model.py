@@ -148,6 +148,9 @@ class DatabaseTable:
     table: str
     schema: str = MAIN
 
+    def __str__(self) -> str:
+        return self.table if self.schema == MAIN else f"{self.schema}.{self.table}"
+
 
 @dataclass(frozen=True, slots=True)
 class External:
