@@ -14,7 +14,7 @@ from os.path import relpath
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import PUBLIC, Promise
-from dpquery.policy.model import DatabaseTable, Policy, Table
+from dpquery.policy.model import DatabaseTable, Frame, Policy, Table
 
 FEW = 16
 """Files that are named one by one; more of them come and go."""
@@ -33,6 +33,8 @@ def _names(table: Table, policy: Policy) -> Iterator[str]:
     if isinstance(table.source, DatabaseTable):
         place = _resolved(table.source.database, policy)
         yield f"path {place} {table.source.table.lower()}"
+        return
+    if isinstance(table.source, Frame):
         return
     paths = [policy.directory / path for path in table.written]
     if len(table.source.paths) <= FEW:

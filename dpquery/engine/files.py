@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import pyarrow as pa
+
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
-from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
+from dpquery.policy.footers import footer
+from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Policy, Table, place_name
 from dpquery.policy.schema import Misfit, Schema, file_misfits
 
-_FOOTER = 8
-_LARGEST_FOOTER = 2**26
 _END = 2**20
 
 
@@ -42,7 +43,7 @@ def fingerprint(table: Table) -> Fingerprint:
 
     So it is of the files of those tables that say whose the rows are.
     """
-    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+    return Fingerprint(tuple(footer(path).state for path in files_of(table)))
 
 
 def files_of(table: Table) -> list[Path]:
@@ -52,10 +53,14 @@ def files_of(table: Table) -> list[Path]:
 
 def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
-    if not isinstance(table.source, DatabaseTable):
-        return list(table.source.paths)
-    wal = table.source.database.with_name(table.source.database.name + ".wal")
-    return [table.source.database, *([wal] if wal.exists() else [])]
+    match table.source:
+        case Files(paths):
+            return list(paths)
+        case Frame():
+            return []
+        case DatabaseTable(database):
+            wal = database.with_name(database.name + ".wal")
+            return [database, *([wal] if wal.exists() else [])]
 
 
 TableStates = dict[str, Fingerprint]
@@ -78,14 +83,6 @@ def require_unchanged(tables: Sequence[Table], state: TableStates) -> None:
         raise DataChanged(f"the files of {names} changed while they were read")
 
 
-def _of_file(path: Path) -> tuple[int, int, int, int, str]:
-    with path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        end = _footer_length(_tail(file, state.st_size, _FOOTER))
-        digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
-
-
 def about_bytes(path: Path, *, whole: bool = False) -> str:
     """Return what tells the bytes of a file from others: its size, and a hash of both ends.
 
@@ -105,13 +102,6 @@ def about_bytes(path: Path, *, whole: bool = False) -> str:
 def _tail(file: BinaryIO, size: int, length: int) -> bytes:
     file.seek(max(0, size - length))
     return file.read(length)
-
-
-def _footer_length(tail: bytes) -> int:
-    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
-    if tail[4:] == b"PAR1":
-        return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
-    return 4096
 
 
 # A policy that does not fit its files is told when a session opens, before any charge.
@@ -149,6 +139,17 @@ def schemas_of(database: Path) -> Mapping[str, Schema]:
     from dpquery.engine.duckdb.connection import schemas_in_file
 
     return schemas_in_file(database)
+
+
+def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a private table's rows, for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    from dpquery.engine.duckdb.sources import batches
+
+    return batches(table, names)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:
@@ -293,7 +294,9 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    whole = table.parting is not None
+    source = table.source
+    of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
+    whole = table.parting is not None or of_lines  # no end of a text tells of its middle
     told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
     require_unchanged([table], {table.name: state})
     return told

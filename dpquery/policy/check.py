@@ -1,14 +1,14 @@
 """What the data says of a policy: for the data owner's eyes, never an analyst's.
 
-This is the one module of the policy that reads rows. It streams over the files with pyarrow,
-gives counts, and serves `dpquery policy check` alone: a finding depends on the data.
+This is the one module of the policy that reads rows. It streams over them, gives counts, and
+serves `dpquery policy check` alone: a finding depends on the data.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -26,9 +26,18 @@ from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
 from dpquery.policy.links import lacking, names_of, owners, shared
 from dpquery.policy.model import Column, Files, Policy, Table
-from dpquery.policy.schema import Misfit, Schema, file_misfits, read_schema, schema_of
+from dpquery.policy.schema import (
+    Misfit,
+    Schema,
+    file_misfits,
+    lacking_columns,
+    read_schema,
+    schema_of,
+)
 
 Misfits = Callable[[Table], list[Misfit]]
+Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
+"""Gives some columns of all rows of a private table, as scans read them."""
 
 LARGE_EPSILON = 20
 """What censuses have spent in all; most budgets stay below half of it."""
@@ -57,27 +66,24 @@ class Finding:
     text: str
 
 
-def check(policy: Policy, misfits: Misfits = file_misfits) -> list[Finding]:
+def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
     """Compare a policy with its data.
 
     Args:
         policy: what is declared.
-        misfits: compares schemas; of a DuckDB file only an engine knows it.
+        misfits: compares schemas.
+        rows: reads private tables; both are an engine's, which knows all kinds of sources.
     """
     findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
     units: dict[str, pa.Array] = {}
     for table in policy.tables.values():
-        visit = _Visit(table, policy.budget.limit.delta, units)
+        visit = _Visit(table, policy.budget.limit.delta, rows, units)
         findings += (
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    told = [*shared(policy, units), *lacking(policy, _rows_of)]
+    told = [*shared(policy, units), *lacking(policy, visit.rows_of)]
     return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
-
-
-def _rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    return _Visit(table, Fraction(0), {}).batches(names)
 
 
 # Limits that promise little, or never bind. None is a fault: the owner decides.
@@ -126,6 +132,7 @@ class _Visit:
     table: Table
     delta: Fraction
     """What the policy has in all."""
+    rows: Rows
     units: dict[str, pa.Array]
     """The different units of each table that was checked."""
 
@@ -138,8 +145,15 @@ class _Visit:
         """Return the columns of a file."""
         return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
 
+    def rows_of(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of another table."""
+        yield from replace(self, table=table).batches(names)
+
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
+        if not self.table.public:
+            yield from self.rows(self.table, names)
+            return
         for file in self.files:
             if _is_csv(file):
                 yield from self._csv(file).select(names).to_batches()
@@ -163,9 +177,10 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
         # A public table may be a CSV file, which is read by the declared types.
         found = file_misfits(table, visit.schema) if table.public else misfits(table)
         yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
-        if not isinstance(table.source, Files):
-            yield Severity.NOTE, None, "its rows stand in a DuckDB file: not checked"
-        elif all(misfit.column is not None for misfit in found):
+        if table.public or not found:
+            lack = [] if table.public else lacking_columns(table)
+            yield from ((Severity.NOTE, one.column, one.text) for one in lack)
+        if all(misfit.column is not None for misfit in found):
             unsound = {misfit.column for misfit in found}
             if any(misfits(one) for one in table.way[1:]):  # which is told of that table
                 unsound.add(table.unit)
@@ -255,16 +270,19 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    through = visit.table.through
-    found = owners(visit.table, _rows_of)
-    if found.nobodys:
-        text = f"{found.nobodys} of {found.rows} rows have no unit: they never count"
-        if through is not None:
-            text += f"; {through.table.name} has no unit for their {through.column}"
-        yield Severity.WARNING, unit if through is None else through.column, text
-    if found.several:
-        text = f"{found.several} times a row is another unit's as well, and counts for each"
-        yield Severity.NOTE, unit, text
+    through, found = visit.table.through, owners(visit.table, visit.rows_of)
+    if through is None and found.nulls:
+        text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
+        yield Severity.WARNING, unit, text
+    elif through is not None:
+        for what, count in {
+            "have no key: they are nobody's": found.nulls,
+            "have a key that no unit claims: they are nobody's": found.unclaimed,
+            "are claimed by several units: they count once for each": found.shared,
+        }.items():
+            if count:
+                share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
+                yield Severity.WARNING, through.column, f"{share} {what}"
     counted = pc.value_counts(found.units)
     if through is None:
         visit.units[visit.table.name] = counted.field("values")

@@ -381,6 +381,8 @@ def _table(
             note = "the unit" if name == unit else note
         else:
             note, hint = ("", "") if public else _said_of(said, type_)
+        if name in one.table.untyped:
+            note = "; ".join(filter(None, [note, "or another type, if all its values are"]))
         columns.append(ColumnDraft(name, type_, note, hint))
     lines = tuple(Line(f"{key} = {value}") for key, value in one.table.source.items())
     named = Line(lines[0].text, "relative to this file"), *lines[1:]
@@ -395,8 +397,6 @@ def _remarks(table: FoundTable) -> Iterator[str]:
         if name not in schema.types:
             why = schema.left_out.get(name, f"no type for {type_}")
             yield f"{written(name)} is left out: {visible(why)}"
-    for name in table.folders:
-        yield f"{written(name)} stands in names of folders, which are not read"
 
 
 _HINTS = {

@@ -252,12 +252,31 @@ _COLUMN = Beside("privacy_unit_column",
                  'privacy_unit_column = "user_id"')
 _UNIT = replace(_COLUMN, instead="unit_through")
 _WAY = '{ column = "order_id", table = "orders", key = "order_id" }'
+_OF_LINES: dict[str, Any] = {
+    "needs": (Beside("path", "only files have a format.", 'path = "people.csv"'),),
+    "excludes": (Beside("public", "public files are read by DuckDB, as they are."),),
+}
 _ONE_ROW = Beside("rows_per_unit", "rows_per_unit says that each unit has one row.", unless=1)
 _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("path", values.read_paths, '"people.parquet"',
         "names the files that hold the rows; paths start at the policy",
+        costs="nothing"),
+    Key("format", values.read_format, '"csv"', **_OF_LINES,
+        says="is how rows stand in the files, where their names do not end in it",
+        costs="time: lines take longer to read than Parquet"),
+    Key("delimiter", values.read_delimiter, '";"', **_OF_LINES,
+        says="parts the fields of a line of CSV: a comma, or a tab in .tsv, unless stated",
+        costs="nothing"),
+    Key("quote", values.read_quote, "\"'\"", **_OF_LINES,
+        says="stands around fields of CSV that hold delimiters: a double quote unless stated",
+        costs="nothing"),
+    Key("null", values.read_null, '"NA"', **_OF_LINES,
+        says="is what stands for NULL in CSV: nothing at all unless stated",
+        costs="nothing"),
+    Key("fields", values.read_names, '["user_id", "age"]', **_OF_LINES,
+        says="are the names of all fields of a line of CSV, where the first line has none",
         costs="nothing"),
     Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table",
         costs="nothing"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -28,7 +29,16 @@ from dpquery.policy.document import (
     toml_text,
     written,
 )
-from dpquery.policy.files import as_parquet, find_file, find_files, is_database, unlinked
+from dpquery.policy.files import (
+    as_parquet,
+    csv_format,
+    find_file,
+    find_files,
+    folder_columns,
+    format_of,
+    is_database,
+    unlinked,
+)
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
@@ -45,7 +55,10 @@ from dpquery.policy.model import (
     Column,
     DatabaseTable,
     Files,
+    Format,
+    Json,
     LedgerSettings,
+    Parquet,
     Policy,
     PolicyBudget,
     Price,
@@ -163,7 +176,7 @@ def _table(name: str, section: Section) -> Table:
         header = f"[{dotted((*section.path, 'columns'))}]"
         remedy = f"{header}, or public = true if it is nobody's data"
         raise section.refuse(None, contradiction("lists no columns", why, remedy))
-    given = {key: stated.pop(key) for key in ("path", "database", "table")}
+    given = {key: stated.pop(key) for key in ("path", "database", "table", "format", *_OF_CSV)}
     columns = _columns(section.child("columns"), public)
     for column in stated["unique"] if columns else ():
         if column not in columns:
@@ -174,22 +187,21 @@ def _table(name: str, section: Section) -> Table:
     stated["unit_type"] = stored_unit_type(
         section, stated["unit"], stated["unit_type"], columns
     )
-    del stated["through"]  # of other tables, which are read first
-    source = _source(section, given, public)
+    way = stated.pop("through")  # of other tables, which are read first
+    owner = way["column"] if way else stated["unit"]
+    named = [*columns, *([] if owner in {None, *columns} else [owner])]
+    source = _source(section, given, public, named)
     return Table(name, source, given["path"] or (), columns, **stated)
 
 
-def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
+def _source(
+    section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
+) -> Source:
     """Find the rows of a table: in files, or in one table of a DuckDB file."""
     directory = section.document.path.parent
     path, database, table = given["path"], given["database"], given["table"]
     if path and not database and not table:
-        files = section.read("path", find_files, path, directory)
-        for file in files:
-            if file.suffix.lower() == ".csv" and not public:
-                what = "names a CSV file for a private table"
-                why = "one line that cannot be read would stop the scan, and tell of that line."
-                raise section.refuse("path", contradiction(what, why, as_parquet(file.name)))
+        files = section.read("path", find_files, path, directory, given["format"] or "parquet")
         for text in path:
             if is_database(Path(text)):
                 what = f"names a DuckDB file: {toml_text(text)}"
@@ -197,11 +209,12 @@ def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
                 keys = (f"database = {toml_text(text)}", 'table = "people"')
                 remedy = (as_parquet(text),) if public else keys
                 raise section.refuse("path", contradiction(what, why, *remedy))
-        return Files(files)
+        return Files(files, _format(section, given, files, named))
     if database and table and not path:
         found = section.read("database", find_file, database, directory)
         return DatabaseTable(found, table)
-    stated = [key for key, value in given.items() if value]
+    places = ("path", "database", "table")
+    stated = [key for key in places if given[key]]
     unfit = contradiction(
         "has an unclear source" if stated else "has no source",
         "the rows of a table come from files, or from one table of a DuckDB file.",
@@ -209,6 +222,33 @@ def _source(section: Section, given: Mapping[str, Any], public: bool) -> Source:
         'or both database = "people.duckdb" and table = "people"',
     )
     raise section.refuse(min(stated, default=None), unfit)
+
+
+def _format(
+    section: Section, given: Mapping[str, Any], files: Sequence[Path], named: Sequence[str]
+) -> Format:
+    """Return how rows stand in files: as their names end, unless the policy says it."""
+    found = given["format"] or section.read("path", format_of, files)
+    stated = {key: given[key] for key in _OF_CSV if given[key] is not None}
+    if stated and found != "csv":
+        key = min(stated)
+        unfit = contradiction("is of CSV files alone", TABLE[key].why, 'format = "csv"')
+        raise section.refuse(key, unfit)
+    match found:
+        case "csv":
+            format_ = replace(csv_format(files), **stated)
+            if format_.delimiter == format_.quote:
+                unfit = contradiction("is the delimiter, too", TABLE["quote"].why, 'quote = ""')
+                raise section.refuse("quote", unfit)
+            return format_
+        case "json":
+            return Json()
+        case _:
+            folders = folder_columns(files)
+            return Parquet(tuple(name for name in named if name in folders))
+
+
+_OF_CSV = ("delimiter", "quote", "null", "fields")
 
 
 def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> None:

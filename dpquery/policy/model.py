@@ -12,7 +12,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from os.path import relpath
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
@@ -108,7 +108,25 @@ class Parquet:
     """Columns whose values are names of folders, as in `year=2024/`."""
 
 
-Format = Parquet
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Files of lines, each of which is one row of fields."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    """What stands around fields that hold delimiters; empty: nothing does."""
+    null: str = ""
+    """What stands for NULL, where it is not quoted."""
+    fields: tuple[str, ...] | None = None
+    """The names of the fields; None: the first line of each file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Files of lines, each of which is one object."""
+
+
+Format = Parquet | Csv | Json
 """How rows stand in files."""
 
 
@@ -128,7 +146,15 @@ class DatabaseTable:
     table: str
 
 
-Source = Files | DatabaseTable
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Rows in memory: one that holds the same is another, and no message shows it."""
+
+    rows: Any = field(repr=False)
+    """An Arrow table."""
+
+
+Source = Files | DatabaseTable | Frame
 """Where the rows of a table are."""
 
 
@@ -355,6 +381,8 @@ def _own_place(table: Table, policy: Policy) -> tuple[Fact, ...]:
     match table.source:
         case DatabaseTable(database, name):
             return from_ledger(database, policy), name
+        case Frame():
+            return "memory", table.name
         case Files(paths) if not table.written:
             return tuple(from_ledger(path, policy) for path in paths)
     return from_ledger(policy.directory, policy), table.written

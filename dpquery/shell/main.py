@@ -153,11 +153,11 @@ def _policy_init(options: Namespace) -> int:
 
 
 def _policy_check(options: Namespace) -> int:
-    from dpquery.engine.files import misfits_of
+    from dpquery.engine.files import misfits_of, rows_of
     from dpquery.policy.check import Severity, check
     from dpquery.policy.load import load_policy
 
-    findings = check(load_policy(options.argument), misfits_of)
+    findings = check(load_policy(options.argument), misfits_of, rows_of)
     for found in findings:
         place = found.place if found.column is None else f"{found.place}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.engine.files import misfits_of, rows_of
 from dpquery.policy.check import Severity, check
 from dpquery.policy.files import sample_directory
 from dpquery.policy.links import owners
@@ -32,7 +34,7 @@ def found(tmp_path: Path) -> Callable[..., Found]:
             pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
         path = tmp_path / "policy.toml"
         path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         return [(str(f.severity), f.column, f.text) for f in findings]
 
     return run
@@ -54,7 +56,7 @@ def test_sound_data_gives_no_findings(found: Callable[..., Found]) -> None:
 
 
 def test_the_samples_hold_what_their_policy_says() -> None:
-    findings = check(load_policy(sample_directory() / "policy.toml"))
+    findings = check(load_policy(sample_directory() / "policy.toml"), misfits_of, rows_of)
     assert {finding.severity for finding in findings} == {Severity.WARNING, Severity.NOTE}
     columns = {"salary", "bonus", "region", "spent", "person_id"}
     assert {finding.column for finding in findings} == columns
@@ -232,12 +234,12 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     assert found(public) == [("fault", "zone", "r.csv has no such column")]
     (tmp_path / "r.csv").write_text("zone\n")
     assert found(public) == []
-    (tmp_path / "d.duckdb").touch()
+    duckdb.connect(str(tmp_path / "d.duckdb")).close()
     database = (
         "[tables.t]\ndatabase = 'd.duckdb'\ntable = 't'\ncolumns.x = { type = 'integer' }"
     )
-    ((severity, _, _),) = found(database)
-    assert severity == "note"
+    ((severity, _, text),) = found(database)
+    assert (severity, text) == ("fault", "d.duckdb has no table named t")
 
 
 TYPES = st.one_of(
@@ -262,7 +264,7 @@ def test_limits_that_promise_little_are_warned_of(tmp_path: Path) -> None:
     def told(budget: str, analysts: str = "") -> dict[str, str]:
         text = f"[budget]\n{budget}\n{analysts}\n{private('', 'rows_per_unit = 1')}"
         path.write_text(text, encoding="utf-8")
-        findings = check(load_policy(path))
+        findings = check(load_policy(path), misfits_of, rows_of)
         assert {finding.severity for finding in findings} <= {Severity.WARNING}
         return {f"{finding.place}.{finding.column}": finding.text for finding in findings}
 
@@ -398,8 +400,9 @@ def test_rows_are_those_of_every_unit_that_claims_their_key(
         assert sorted(found.units.to_pylist()) == sorted(
             who for whose in expected for who in whose
         )
-        assert (found.rows, found.nobodys) == (len(expected), expected.count(set()))
-        assert found.several == sum(max(len(whose) - 1, 0) for whose in expected)
+        assert found.nulls + found.unclaimed == expected.count(set())
+        assert found.rows == len(expected)
+        assert found.shared == sum(len(whose) > 1 for whose in expected)
 
 
 def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Found]) -> None:
@@ -409,11 +412,14 @@ def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Fou
         "notes": pa.table({"about": [9]}),
     }
     told = found(WAYS.replace("budget.epsilon = 1", ""), **tables)
-    text = "2 of 4 rows have no unit: they never count; orders has no unit for their order"
-    assert ("warning", "order", text) in told
-    text = "1 times a row is another unit's as well, and counts for each"
-    assert ("note", "who", text) in told
-    text = "1 of 1 rows have no unit: they never count; items has no unit for their about"
+    share, nobodys = "1 of 4 rows (25 %)", "they are nobody's"
+    for text in (
+        f"{share} have no key: {nobodys}",
+        f"{share} have a key that no unit claims: {nobodys}",
+        f"{share} are claimed by several units: they count once for each",
+    ):
+        assert ("warning", "order", text) in told
+    text = f"1 of 1 rows (100 %) have a key that no unit claims: {nobodys}"
     assert ("warning", "about", text) in told
     tables["orders"] = pa.table({"id": [1, 1, 2], "whom": [7, 8, 7]})
     assert {severity for severity, _, _ in found(WAYS[19:], **tables)} == {"fault"}

@@ -168,7 +168,8 @@ def test_every_draft_is_toml_that_names_what_was_found_and_decides_nothing(schem
         values["privacy"].get("unit"),
         *(table.get("privacy_unit_column") for table in values["tables"].values()),
     ]
-    assert not any("bounds" in one or "keys" in one for c in columns for one in c)
+    said = [one for table in values["tables"].values() for one in table["columns"].values()]
+    assert all(one.keys() == {"type"} for one in said)
 
 
 def test_a_public_table_has_to_be_decided(here: Path):
@@ -283,9 +284,14 @@ def test_folders_that_are_named_as_values_are_one_table():
         for month in (1, 2):
             write(f"lake/visits/year={year}/month={month}/a.parquet", "person_id")
     text = draft("lake", schemas_of).text()
-    assert tables_of(text)["visits"]["path"] == "lake/visits/**/*.parquet"
-    assert '# "year" stands in names of folders, which are not read' in text
-    assert '# "month" stands' in text
+    table = tables_of(text)["visits"]
+    assert table["path"] == "lake/visits"
+    assert table["columns"] == {
+        "person_id": {"type": "integer"},
+        "month": {"type": "text"},
+        "year": {"type": "text"},
+    }
+    assert text.count("or another type, if all its values are") == 2
 
 
 def test_files_on_one_command_line_are_told_apart_as_in_a_folder():
@@ -304,17 +310,21 @@ def test_what_cannot_be_read_in_a_folder_is_told():
     write("shop/lake/x.parquet", "person_id")
     Path("shop/lake/_delta_log").mkdir()
     Path("shop/regions.csv").write_text("region\nnorth\n")
+    Path("shop/seen.jsonl").write_text("{}\n")
     Path("shop/broken.parquet").write_text("nothing")
     text = draft("shop", schemas_of).text()
-    assert [*tables_of(text)] == ["people"]
+    found = tables_of(text)
+    assert [*found] == ["people", "regions"]
+    assert found["regions"]["columns"] == {"region": {"type": "text"}}
     assert "# shop/lake/x.parquet is left out: it names files of a Delta Lake table" in text
     assert "# shop/broken.parquet is left out: it names a file that is not readable" in text
-    assert "# shop/regions.csv is left out: only public tables can name it as it is" in text
-    Path("shop/people.parquet").unlink()
+    assert "# shop/seen.jsonl is left out: it names a file that does not say" in text
+    for name in ("people.parquet", "regions.csv"):
+        Path("shop", name).unlink()
     with pytest.raises(PolicyInvalid, match="not readable"):
         draft("shop", schemas_of)
     Path("empty").mkdir()
-    with pytest.raises(PolicyInvalid, match="a folder without Parquet or DuckDB files"):
+    with pytest.raises(PolicyInvalid, match="a folder without Parquet, CSV or DuckDB files"):
         draft("empty", schemas_of)
 
 

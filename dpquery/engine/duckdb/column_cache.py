@@ -40,7 +40,8 @@ class _Entry:
     """What is known of one table in one state of its files."""
 
     state: Fingerprint
-    rows: int
+    rows: int | None = None
+    """None until it is asked whether columns could be kept."""
     bytes: int = 0
     asked: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
@@ -76,26 +77,34 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
-        entry = self._entry(table, f"({own_rows_sql(table)})", state)
+        entry = self._entry(table, state)
         if names <= entry.kept and entry.name:
             return Place(table, entry.name, held=True)
-        others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        fits = others + entry.rows * _width(table, entry.kept | names) <= self._share
         far = table.through is not None  # to find whose its rows are costs more than to keep it
-        wanted = fits and (often or far or names <= entry.asked)
-        if wanted and self._keep(read, scan, entry, names):
+        wanted = often or far or names <= entry.asked
+        if wanted and self._fits(read, entry, names) and self._keep(read, scan, entry, names):
             return Place(table, entry.name, held=True)
         entry.asked |= names
         return read
 
-    def _entry(self, table: Table, files: str, state: Fingerprint) -> _Entry:
+    def _entry(self, table: Table, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
         if entry is None or entry.state != state:
             if entry is not None:
                 self._drop(entry)
-            rows = _count(self._connection, files)
-            entry = self._entries[table.name] = _Entry(state, rows)
+            entry = self._entries[table.name] = _Entry(state)
         return entry
+
+    def _fits(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether more columns fit the share; rows are counted once, and only for it."""
+        if entry.rows is None:
+            entry.rows = self._count(f"({own_rows_sql(read.table)})")
+        others = sum(e.bytes for e in self._entries.values() if e is not entry)
+        return others + entry.rows * _width(read.table, entry.kept | names) <= self._share
+
+    def _count(self, source: str) -> int:
+        row = execute(self._connection, f"SELECT count(*) FROM {source}").fetchone()
+        return int(row[0]) if row else 0
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
@@ -115,8 +124,8 @@ class Held:
             return False
         entry.name, entry.kept = name, set(wanted)
         if table.through is not None:  # a row stands there once for each of its units
-            entry.rows = _count(self._connection, name)
-        entry.bytes = entry.rows * _width(table, entry.kept)
+            entry.rows = self._count(name)
+        entry.bytes = (entry.rows or 0) * _width(table, entry.kept)
         return True
 
     def _column(self, table: Table, entry: _Entry, token: str) -> str:
@@ -143,11 +152,6 @@ class Held:
                 self._connection.execute(f"DROP TYPE {type_}")
             entry.types.clear()
             entry.name, entry.bytes = "", 0
-
-
-def _count(connection: duckdb.DuckDBPyConnection, source: str) -> int:
-    row = execute(connection, f"SELECT count(*) FROM {source}").fetchone()
-    return int(row[0]) if row else 0
 
 
 def _width(table: Table, names: Set[str]) -> int:
