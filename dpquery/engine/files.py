@@ -130,6 +130,17 @@ def _own_misfits(table: Table) -> list[Misfit]:
     return file_misfits(table)
 
 
+def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of what a private table's own source holds, for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    from dpquery.engine.duckdb.sources import batches
+
+    return batches(table, names)
+
+
 def schemas_of(database: Path) -> Mapping[str, Schema]:
     """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
 
@@ -139,17 +150,6 @@ def schemas_of(database: Path) -> Mapping[str, Schema]:
     from dpquery.engine.duckdb.connection import schemas_in_file
 
     return schemas_in_file(database)
-
-
-def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a private table's rows, for the owner.
-
-    Raises:
-        OSError: they cannot be read.
-    """
-    from dpquery.engine.duckdb.sources import batches
-
-    return batches(table, names)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:

@@ -270,7 +270,7 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    through, found = visit.table.through, owners(visit.table, visit.rows_of)
+    through, found = visit.table.through, owners(visit.table, visit.rows)
     if through is None and found.nulls:
         text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
         yield Severity.WARNING, unit, text

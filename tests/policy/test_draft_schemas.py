@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -292,6 +293,23 @@ def test_folders_that_are_named_as_values_are_one_table():
         "year": {"type": "text"},
     }
     assert text.count("or another type, if all its values are") == 2
+
+
+def test_lines_and_folders_are_texts_until_their_owner_says_more(here: Path):
+    write("data/visits/year=2024/a.parquet", "person_id")
+    Path("data/people.csv").write_text("person_id,age\n1,30\n")
+    text = draft("data", schemas_of).text().replace('unit = "?"', 'unit = "person"')
+    Path("policy.toml").write_text(text)
+    with pytest.raises(PolicyInvalid, match="another type than the unit of another table"):
+        load_policy("policy.toml")
+    typed = re.sub(
+        r'^(person_id|age|year) = .*?"text"', r'\1 = { type = "integer"', text, flags=re.M
+    )
+    Path("policy.toml").write_text(typed)
+    with dpquery.connect("policy.toml") as session:
+        for call in ("SUM(age, bounds=[0, 99], ", "COUNT(*, "):
+            table = "people" if "age" in call else "visits WHERE year = 2024"
+            session.sql(f"SELECT DP_{call}eps=0.1, max_rows_contributed=1) FROM {table}")
 
 
 def test_files_on_one_command_line_are_told_apart_as_in_a_folder():

@@ -183,23 +183,20 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
 
 
 def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns that a table stores, as scans read them: for the owner.
-
-    What the policy does not list among them is the unit, or the key that leads to it.
+    """Yield some columns of what a table's own source holds, as scans read it: for the owner.
 
     Raises:
         OSError: they cannot be read.
     """
     columns = ", ".join(map(quoted, names)) or "1 AS one"
     named = {name: column for name, column in table.columns.items() if name in names}
-    unit, way = next((name for name in names if name not in named), None), table.through
-    type_ = table.unit_type if way is None else way.type
-    table = replace(table, columns=named, unit=unit, unit_type=type_, through=None)
+    unit = table.unit if table.through is None and table.unit in names else None
+    through = table.through if table.through and table.through.column in names else None
+    table = replace(table, columns=named, unit=unit, through=through)
     with closing(start()) as connection:
         try:
-            attach(connection, [table])
-            define(connection, table)
-            rows = connection.sql(f"SELECT {columns} FROM {quoted(view_name(table))}")
+            attach(connection, [replace(table, through=None)])
+            rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
         except duckdb.Error:
             raise OSError from None
