@@ -9,6 +9,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -18,19 +19,27 @@ from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.files import (
     as_parquet,
     csv_format,
+    find_external,
     find_files,
     folder_columns,
     format_of,
     is_database,
     stem,
 )
-from dpquery.policy.model import Column, Files, Table
+from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.names import words
-from dpquery.policy.schema import Schema, file_misfits, read_header, read_schema, united
+from dpquery.policy.schema import (
+    Schema,
+    external_schema,
+    file_misfits,
+    read_header,
+    read_schema,
+    united,
+)
 from dpquery.policy.values import ascii_folded, read_name
 
-Databases = Callable[[Path], Mapping[str, Schema]]
-"""Returns the schemas of the tables in a DuckDB file, which only an engine can read."""
+Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
+"""Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,9 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
     """
     found, files = Found(), []
     for path in paths:
-        if (directory / path).is_dir():
+        if (external := find_external([path], directory)) is not None:
+            found.tables.append(_external(path, external))
+        elif (directory / path).is_dir():
             _in_folder(path, directory, databases, found)
         elif is_database(Path(path)):
             found.tables += _in_database(path, directory, databases)
@@ -75,36 +86,58 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
     return found
 
 
+def _external(path: str, source: External) -> FoundTable:
+    name = stem(path.rstrip("/"))
+    return FoundTable(name, {"path": toml_text(path)}, external_schema(source))
+
+
 def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[FoundTable]:
     tables = databases(directory / path)
     if not tables:
-        what = f"names a DuckDB file without tables in main: {written(path)}"
-        raise Unfit(what, "tables of other schemas, and views, are not read.", code="DPQ601")
-    for name, schema in tables.items():
+        what = f"names a DuckDB file without tables: {written(path)}"
+        raise Unfit(what, "a policy is made of the columns of tables.", code="DPQ601")
+    for (schema, name), columns in tables.items():
         source = {"database": toml_text(path), "table": toml_text(name)}
-        yield FoundTable(name, source, schema)
+        if schema != MAIN or "." in name:
+            source["schema"] = toml_text(schema)
+        yield FoundTable(name, source, columns)
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:
     """Find what a folder holds, whatever else stands in it."""
-    files, before, first = list[str](), len(found.tables), None
+    files, before, refused = list[str](), len(found.tables), list[Unfit]()
+
+    @contextmanager
+    def telling(what: str) -> Iterator[None]:
+        try:
+            yield
+        except Unfit as unfit:
+            refused.append(unfit)
+            found.left_out[Path(what).as_posix()] = f"it {unfit.what}"
+
     for place, folders, names in os.walk(directory / path):
+        here = os.path.normpath(Path(path, os.path.relpath(place, directory / path)))
+        external = find_external([here], directory)
+        if external is not None:
+            folders.clear()
+            with telling(here):
+                found.tables.append(_external(Path(here).as_posix(), external))
+            continue
         folders[:] = sorted(one for one in folders if one[0] not in "._" or "=" in one)
         for name in sorted(one for one in names if one[0] not in "._"):
-            file = os.path.normpath(Path(path, os.path.relpath(place, directory / path), name))
+            file = os.path.normpath(Path(here, name))
             if is_database(Path(name)):
-                found.tables += _in_database(file, directory, databases)
+                with telling(file):
+                    found.tables += _in_database(file, directory, databases)
             elif name.lower().endswith(".parquet") or format_of([Path(name)]) != "parquet":
                 files.append(Path(file).as_posix())
     for group in _alike(files, directory):
-        try:
+        with telling(group[0]):
             found.tables += _one_or_many(group, directory)
-        except Unfit as unfit:
-            first = first or unfit
-            found.left_out[group[0]] = f"it {unfit.what}"
     if len(found.tables) == before:
         what = f"names a folder without Parquet, CSV or DuckDB files: {written(path)}"
-        raise first or Unfit(what, "tables are read from these.", code="DPQ601")
+        missing = Unfit(what, "tables are read from these.", code="DPQ601")
+        raise next(iter(refused), missing)
 
 
 # Which files are one table: those of a folder whose names differ in numbers only, and all

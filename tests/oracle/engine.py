@@ -59,6 +59,9 @@ class PythonEngine:
         receipt.open(frontier, scan)
         return guarded(self._log, lambda: self._read(scan, receipt))
 
+    def prepare(self) -> None:
+        """Do nothing: nothing is opened."""
+
     def rehearse(self, scan: Scan) -> None:
         """Do nothing: no text is run."""
 

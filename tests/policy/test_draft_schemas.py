@@ -54,7 +54,7 @@ def schema_of(columns: str) -> Schema:
 
 def of_schemas(tables: Mapping[str, str]) -> str:
     """Draft a policy for a database of integers."""
-    found = {name: schema_of(columns) for name, columns in tables.items()}
+    found = {("main", name): schema_of(columns) for name, columns in tables.items()}
     return draft("a.duckdb", lambda _: found).text()
 
 
@@ -160,7 +160,8 @@ SCHEMAS = st.dictionaries(NAMES, TYPES, max_size=4).map(
 
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=4))
 def test_every_draft_is_toml_that_names_what_was_found_and_decides_nothing(schemas):
-    text = draft("a.duckdb", lambda _: schemas).text()
+    found = {("main", name): schema for name, schema in schemas.items()}
+    text = draft("a.duckdb", lambda _: found).text()
     values = tomllib.loads(text)
     assert [table["table"] for table in values["tables"].values()] == [*schemas]
     columns = [{*table["columns"]} for table in values["tables"].values()]
@@ -326,7 +327,7 @@ def test_files_on_one_command_line_are_told_apart_as_in_a_folder():
 def test_what_cannot_be_read_in_a_folder_is_told():
     write("shop/people.parquet", "person_id")
     write("shop/lake/x.parquet", "person_id")
-    Path("shop/lake/_delta_log").mkdir()
+    Path("shop/lake/.hoodie").mkdir()
     Path("shop/regions.csv").write_text("region\nnorth\n")
     Path("shop/seen.jsonl").write_text("{}\n")
     Path("shop/broken.parquet").write_text("nothing")
@@ -334,7 +335,7 @@ def test_what_cannot_be_read_in_a_folder_is_told():
     found = tables_of(text)
     assert [*found] == ["people", "regions"]
     assert found["regions"]["columns"] == {"region": {"type": "text"}}
-    assert "# shop/lake/x.parquet is left out: it names files of a Delta Lake table" in text
+    assert "# shop/lake/x.parquet is left out: it names files of a Hudi table" in text
     assert "# shop/broken.parquet is left out: it names a file that is not readable" in text
     assert "# shop/seen.jsonl is left out: it names a file that does not say" in text
     for name in ("people.parquet", "regions.csv"):
@@ -351,10 +352,15 @@ def test_tables_of_a_duckdb_file_are_drafted_from_its_catalogue_alone():
     with duckdb.connect("shop.duckdb") as database:
         database.execute("CREATE TABLE users (user_id BIGINT, kin TEXT COLLATE NOCASE, b BLOB)")
         database.execute("CREATE TABLE orders (order_id BIGINT, user_id BIGINT, d INTERVAL)")
-        database.execute("CREATE VIEW seen AS SELECT 1 AS user_id")
+        database.execute("CREATE VIEW adults AS SELECT user_id FROM users WHERE user_id > 9")
+        database.execute("CREATE VIEW drawn AS SELECT user_id, random() AS x FROM users")
+        database.execute("CREATE SCHEMA web; CREATE TABLE web.hits (user_id BIGINT)")
     text = draft("shop.duckdb", schemas_of).text()
     found = tables_of(text)
-    assert [*found] == ["orders", "users"]
+    assert [*found] == ["adults", "drawn", "orders", "users", "hits"]
+    assert found["adults"]["columns"].keys() == {"user_id"}
+    assert not found["drawn"]["columns"]
+    assert (found["hits"]["schema"], found["hits"]["table"]) == ("web", "hits")
     assert found["users"]["database"] == "shop.duckdb"
     assert [*found["users"]["columns"]] == ["user_id"]
     assert '# "kin" is left out: has a collation' in text

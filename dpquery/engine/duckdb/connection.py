@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.engine.duckdb.row_wise import collated, plan_of, types_of, why_not
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.policy.schema import Misfit, Schema, compare
@@ -103,8 +104,7 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    asked: Future[T] = Future()
-    Thread(target=_settle, args=(asked, ask), daemon=True).start()
+    asked = begun(ask)
     try:
         return asked.result()
     except KeyboardInterrupt:
@@ -113,6 +113,13 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
                 connection.interrupt()  # anew: a query that begins forgets what came before
                 wait([asked], timeout=0.05)
         raise
+
+
+def begun(make: Callable[[], T]) -> Future[T]:
+    """Begin to make something while this thread goes on: DuckDB leaves Python to others."""
+    made: Future[T] = Future()
+    Thread(target=_settle, args=(made, make), daemon=True).start()
+    return made
 
 
 def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
@@ -134,7 +141,7 @@ def quoted(name: str) -> str:
 
 def stored(source: DatabaseTable) -> str:
     """Write the whole name of a table in a DuckDB file that is attached under its path."""
-    return f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+    return ".".join(map(quoted, (str(source.database), source.schema, source.table)))
 
 
 def text(value: str) -> str:
@@ -146,10 +153,11 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# The columns of a table in a DuckDB file: their types, and what they bring beside values.
+# The columns of a table or a view in a DuckDB file: their types, and what they are beside.
 #
-# A collation goes with a column through every cast and function, and a column can be
-# computed anew each time. Rows are told apart by values alone, so such columns are refused.
+# A collation goes with a column through every cast and function, and rows are told apart by
+# values alone, so such columns are refused. What is computed, in a view or a column, has to
+# give the same each time, for each row by itself.
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -161,13 +169,6 @@ _TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
-_STORED = """
-    SELECT column_name, is_generated, data_type FROM duckdb_columns()
-    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
-    WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
-    ORDER BY column_index
-"""
-_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
@@ -186,46 +187,35 @@ def _type(name: str) -> Type | None:
     return _TYPES.get(name)
 
 
+_UNRESOLVED = "cannot be resolved by what its file holds"
+
+
 def unplain_columns(
     connection: duckdb.DuckDBPyConnection, table: Table
 ) -> list[tuple[str, str]]:
     """Return the columns of a stored table that are more than values, each with what it is.
 
-    Of those that the policy names, the unit among them; what is missing is not here. A view is
-    `*`: it may give other values each time, and a scan that reads twice would then weigh other
-    rows than it counts. The file is attached under its path.
+    Of those that the policy names, the unit among them; what is missing is not here. What is
+    said of a view, or of what several columns have in common, is of `*`. The file is attached
+    under its path.
     """
     source = table.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
-    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
-    if not rows:
-        return [("*", "is of a view, which computes it each time")]
+    origin = stored(source)
+    try:
+        there = database_schema(connection, origin).written
+    except duckdb.Error:
+        return [("*", f"{source.table} {_UNRESOLVED}")]
     unit = table.unit if table.through is None else table.through.column
-    named = {*table.columns, unit}
-    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
-    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
-    collated = _collated(connection, stored(source), texts)
-    return found + [(n, "has a collation") for n in collated]
-
-
-def _collated(
-    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
-) -> list[str]:
-    """Return the texts that are not compared by their bytes alone.
-
-    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
-    stand too: so it is asked for the text of an empty one that has the columns alone.
-    """
+    names = [name for name in there if name in {*table.columns, unit}]
     if not names:
         return []
-    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
-    try:
-        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
-        made = connection.execute(_PROBE).fetchone()
-    finally:
-        connection.execute("DROP TABLE IF EXISTS temp.probe")
-    columns = "" if made is None else made[0].replace(")", ",")
-    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in columns]
+    plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")
+    why = _UNRESOLVED if plan is None else why_not(plan, str(source.database))
+    if plan is None or why is not None:
+        return [("*", f"{source.table} {why}")]
+    shown = zip(names, types_of(plan), strict=True)
+    return [(name, "has a collation") for name, type_ in shown if collated(type_)]
 
 
 def duckdb_name(type_: Type) -> str:
@@ -244,17 +234,19 @@ def duckdb_name(type_: Type) -> str:
 
 
 _NAMED = """
-    SELECT 'table', schema_name FROM duckdb_tables()
+    SELECT schema_name FROM duckdb_tables()
     WHERE database_name = $1 AND lower(table_name) = lower($2)
     UNION ALL
-    SELECT 'view', schema_name FROM duckdb_views()
+    SELECT schema_name FROM duckdb_views()
     WHERE database_name = $1 AND lower(view_name) = lower($2)
 """
 
 
 _TABLES = """
-    SELECT table_name FROM duckdb_tables()
-    WHERE database_name = $1 AND schema_name = 'main' ORDER BY table_name
+    SELECT schema_name, table_name AS name FROM duckdb_tables() WHERE database_name = $1
+    UNION ALL
+    SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal
+    ORDER BY ALL
 """
 
 
@@ -266,14 +258,15 @@ def misfits_in_file(table: Table) -> list[Misfit]:
     with closing(start()) as connection:
         try:
             connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            lock(connection, [source.database])  # a view may name any file
             return stored_misfits(connection, table)
         except duckdb.Error:
             why = "cannot be opened as a DuckDB file, or another program writes to it"
             return [Misfit(None, f"{source.database.name} {why}")]
 
 
-def schemas_in_file(database: Path) -> dict[str, Schema]:
-    """Return the tables of a DuckDB file, by name, with what of each a policy can declare."""
+def schemas_in_file(database: Path) -> dict[tuple[str, str], Schema]:
+    """Return what of the tables of a DuckDB file a policy can declare, by schema and name."""
     if database.with_name(f"{database.name}.wal").exists():
         what = f"names a DuckDB file with changes beside it: {written(str(database))}"
         why = "to open it would be to read these, and they are rows."
@@ -284,8 +277,10 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             connection.execute(
                 f"ATTACH {text(str(database))} AS {quoted(str(database))} (READ_ONLY)"
             )
+            lock(connection, [database])  # a view may name any file
             named = connection.execute(_TABLES, [str(database)]).fetchall()
-            return {name: _plain_schema(connection, database, name) for (name,) in named}
+            tables = [DatabaseTable(database, name, schema) for schema, name in named]
+            return {(one.schema, one.table): _plain_schema(connection, one) for one in tables}
         except duckdb.Error:
             what = f"names no DuckDB file that can be opened: {written(str(database))}"
             why = "it is of another kind, is not there, or another program writes to it."
@@ -294,17 +289,18 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             ) from None
 
 
-def _plain_schema(connection: duckdb.DuckDBPyConnection, database: Path, name: str) -> Schema:
+def _plain_schema(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> Schema:
     """Return the columns of a stored table, without those that are more than values."""
-    source = DatabaseTable(database, name)
-    schema = database_schema(connection, stored(source))
+    try:
+        schema = database_schema(connection, stored(source))
+    except duckdb.Error:  # a view of what is no longer there
+        return Schema({}, written={"*": _UNRESOLVED})
     columns = {one: Column(one, type_) for one, type_ in schema.types.items()}
-    unplain = dict(unplain_columns(connection, Table(name, source, (), columns)))
-    types = {
-        one: type_
-        for one, type_ in schema.types.items()
-        if one not in unplain and read_name.fits(one)
-    }
+    unplain = dict(unplain_columns(connection, Table(source.table, source, (), columns)))
+    if (why := unplain.get("*")) is not None:
+        unplain = dict.fromkeys(schema.written, why)
+    fits = {n: type_ for n, type_ in schema.types.items() if read_name.fits(n)}
+    types = {name: type_ for name, type_ in fits.items() if name not in unplain}
     return Schema(types, unplain, schema.written)
 
 
@@ -324,11 +320,10 @@ def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[
 def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:
     """Return what a database has in the place of a table; None if it has the table."""
     asked = [str(source.database), source.table]
-    found = connection.execute(_NAMED, asked).fetchall()
-    if ("table", "main") in found:
+    found = [schema for (schema,) in connection.execute(_NAMED, asked).fetchall()]
+    if source.schema.lower() in map(str.lower, found):
         return None
-    for kind, schema in found:
-        if kind == "view":
-            return f"has a view named {source.table}: store its rows in a table"
-        return f"has {source.table} in the schema {schema}, and only main is read"
+    if found:
+        there = f'table = "{found[0]}.{source.table}"'
+        return f"has {source.table} in the schema {found[0]}, not {source.schema}: {there}"
     return f"has no table named {source.table}"
