@@ -325,7 +325,8 @@ def _alone(one: _Named) -> tuple[Line, ...]:
         Line(f"# {asked}"),
         Line(f"# {told}."),
         Line(f"privacy_unit_column = {_ASKED}"),
-        *_rows(one, None),
+        Line("# rows_per_unit = 1", "one of these two, or each query has to say it"),
+        Line('# max_rows_contributed = "auto"'),
     )
 
 
