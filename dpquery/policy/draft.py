@@ -186,10 +186,7 @@ def draft(
             do not have the columns of the first; DPQ613 files of a table format.
     """
     asked = [paths] if isinstance(paths, str | Path) else [*paths]
-    named = [
-        str(path) if out is None or os.path.isabs(path) else os.path.relpath(path, out.parent)
-        for path in asked
-    ]
+    named = [_from(out, str(path)) for path in asked]
     try:
         found = find_tables(named, out.parent if out else Path.cwd(), databases)
     except Unfit as unfit:
@@ -197,6 +194,13 @@ def draft(
     of = ", ".join(written(Path(path).name) for path in named[:3])
     of += f" and {len(named) - 3} more" if len(named) > 3 else ""
     return replace(_drafted(found.tables), named=of, left_out=found.left_out)
+
+
+def _from(out: Path | None, path: str) -> str:
+    """Write a path as it starts at the folder of the policy."""
+    if out is None or os.path.isabs(path) or "://" in path:
+        return path
+    return os.path.relpath(path, out.parent)
 
 
 # Whose rows these are, by the names of columns.
