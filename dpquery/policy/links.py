@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,13 +40,12 @@ class Owners:
     units: pa.ChunkedArray
     """One for each row and each unit that it belongs to."""
     rows: int
-    nobodys: int
-    """Rows that belong to nobody."""
-
-    @property
-    def several(self) -> int:
-        """How often a row belongs to another unit as well."""
-        return len(self.units) - self.rows + self.nobodys
+    nulls: int
+    """Rows without a unit, or without a key to one."""
+    unclaimed: int = 0
+    """Rows with a key that no unit claims."""
+    shared: int = 0
+    """Rows that several units claim."""
 
 
 def owners(table: Table, rows: Rows) -> Owners:
@@ -55,10 +55,11 @@ def owners(table: Table, rows: Rows) -> Owners:
         return Owners(pc.drop_null(units), len(units), units.null_count)
     column = table.through.column
     keys = names_of(list(rows(table, [column])), column, table.through.type)
-    claims = _claims(table, rows)
-    known = pc.is_in(keys, value_set=claims["k"])
-    owned = pa.table({"k": keys}).join(claims, "k", join_type="inner")
-    return Owners(owned["u"], len(keys), len(keys) - _true(known))
+    numbered = pa.table({"k": keys, "row": np.arange(len(keys))}).drop_null()
+    owned = numbered.join(_claims(table, rows), "k", join_type="inner")
+    each = pc.value_counts(owned["row"]).field("counts")
+    unclaimed = numbered.num_rows - len(each)
+    return Owners(owned["u"], len(keys), keys.null_count, unclaimed, _true(pc.greater(each, 1)))
 
 
 def _columns(table: Table) -> list[str]:
