@@ -13,7 +13,7 @@ from typing import Any
 
 from dpquery.core.privacy import Loss
 from dpquery.errors import listed, nearest, shown
-from dpquery.policy.adhoc import Paths, adhoc_policy, read_argument, unsuited
+from dpquery.policy.adhoc import Rows, adhoc_policy, read_argument, unsuited
 from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
@@ -23,8 +23,9 @@ DEFAULT_ANALYST = "default"
 
 
 def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by name
-    source: Paths | Mapping[str, Paths],
+    source: Rows | Mapping[str, Rows],
     *,
+    table: str | None = None,
     analyst: str | None = None,
     epsilon: object = None,
     delta: object = None,
@@ -38,7 +39,9 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     """Open a session.
 
     Args:
-        source: a policy (`policy.toml`), a Parquet file, a list of them, or tables by name.
+        source: a policy (`policy.toml`), a Parquet file, a list of them, a folder, a data frame
+            (pandas, polars, Arrow, or a relation of DuckDB), or tables by name.
+        table: the table's name, where it is not the file's; a data frame is `df` without it.
         analyst: who asks, where the policy lists analysts.
         epsilon: this session's own ceiling; for one's own files, the budget.
         delta: the same for delta.
@@ -55,6 +58,7 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         PolicyInvalid: DPQ6xx, the policy, the ledger or an argument needs mending.
     """
     own: dict[str, Any] = {
+        "table": table,
         "unit": unit,
         "rows_per_unit": rows_per_unit,
         "max_rows_contributed": max_rows_contributed,

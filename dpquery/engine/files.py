@@ -10,19 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import pyarrow as pa
+
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
-from dpquery.policy.model import DatabaseTable, Policy, Table, place_name
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy import footers
+from dpquery.policy.footers import footer
+from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Policy, Table, place_name
+from dpquery.policy.schema import Misfit, Schema, file_misfits
 
-_FOOTER = 8
-_LARGEST_FOOTER = 2**26
 _END = 2**20
 
 
@@ -38,16 +41,28 @@ class Fingerprint:
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each."""
-    return Fingerprint(tuple(_of_file(path) for path in files_of(table)))
+    """Take the fingerprint of a table's files: place, size, time and footer of each.
+
+    So it is of the files of those tables that say whose the rows are.
+    """
+    return Fingerprint(tuple(footer(path).state for path in files_of(table)))
 
 
 def files_of(table: Table) -> list[Path]:
+    """Return the files that say what rows a table has, and whose they are."""
+    return [path for one in table.way for path in _own_files(one)]
+
+
+def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
-    if not isinstance(table.source, DatabaseTable):
-        return list(table.source.paths)
-    wal = table.source.database.with_name(table.source.database.name + ".wal")
-    return [table.source.database, *([wal] if wal.exists() else [])]
+    match table.source:
+        case Files(paths):
+            return list(paths)
+        case Frame():
+            return []
+        case DatabaseTable(database):
+            wal = database.with_name(database.name + ".wal")
+            return [database, *([wal] if wal.exists() else [])]
 
 
 TableStates = dict[str, Fingerprint]
@@ -68,14 +83,6 @@ def require_unchanged(tables: Sequence[Table], state: TableStates) -> None:
     if state_of(tables) != state:
         names = ", ".join(table.name for table in tables)
         raise DataChanged(f"the files of {names} changed while they were read")
-
-
-def _of_file(path: Path) -> tuple[int, int, int, int, str]:
-    with path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        end = _footer_length(_tail(file, state.st_size, _FOOTER))
-        digest = hashlib.sha256(_tail(file, state.st_size, end)).hexdigest()
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, digest
 
 
 def about_bytes(path: Path, *, whole: bool = False) -> str:
@@ -99,13 +106,6 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
     return file.read(length)
 
 
-def _footer_length(tail: bytes) -> int:
-    """Return how many bytes at the end hold a Parquet footer; a fixed share of other files."""
-    if tail[4:] == b"PAR1":
-        return min(int.from_bytes(tail[:4], "little") + _FOOTER, _LARGEST_FOOTER)
-    return 4096
-
-
 # A policy that does not fit its files is told when a session opens, before any charge.
 #
 # What is compared is names and types of columns: a public fact of the data owner's files,
@@ -117,12 +117,41 @@ def _footer_length(tail: bytes) -> int:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner."""
+    """Return how the schema of a private table differs from the policy, for the owner.
+
+    Of the tables on the way to its unit, it is said of their keys.
+    """
+    return [misfit for one in table.way for misfit in _own_misfits(one)]
+
+
+def _own_misfits(table: Table) -> list[Misfit]:
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import misfits_in_file
 
         return misfits_in_file(table)
     return file_misfits(table)
+
+
+def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of what a private table's own source holds, for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    from dpquery.engine.duckdb.sources import batches
+
+    return batches(table, names)
+
+
+def schemas_of(database: Path) -> Mapping[str, Schema]:
+    """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
+
+    Raises:
+        Unfit: DPQ601 the file cannot be opened, or not without reading rows.
+    """
+    from dpquery.engine.duckdb.connection import schemas_in_file
+
+    return schemas_in_file(database)
 
 
 def require_fit(policy: Policy, log: FaultLog) -> None:
@@ -132,13 +161,18 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
-        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
+        ready = [] if table.public else [one for one in table.way if not _waits(one)]
+        told = [str(misfit) for one in ready for misfit in _own_misfits(one)]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
+
+
+def _waits(table: Table) -> bool:
+    """Return whether changes wait beside a table's DuckDB file."""
+    return isinstance(table.source, DatabaseTable) and len(_own_files(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
@@ -286,7 +320,9 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    whole = table.parting is not None
+    source = table.source
+    of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
+    whole = table.parting is not None or of_lines  # no end of a text tells of its middle
     told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
     require_unchanged([table], {table.name: state})
     return told
@@ -302,13 +338,16 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
 # what it gives nor what it costs.
 
 
-def single_claim(table: Table, state: Fingerprint) -> str:
-    """Return the claim that each unit has one row, of a state before which it is written."""
-    paths = files_of(table)
-    files = [
-        [str(path), *told, path.stat().st_ctime_ns]
-        for path, told in zip(paths, state.files, strict=True)
-    ]
-    stored = table.source.table if isinstance(table.source, DatabaseTable) else None
-    claim = json.dumps(["one row of each unit", table.unit, stored, files])
+def claim_of(statement: str, table: Table, state: Fingerprint) -> str | None:
+    """Return the claim that a statement is true of a state before which this is called.
+
+    The statement says how rows are read. None where some of them are in memory, of which there
+    is no state, and where a file was just changed: clocks have ticks.
+    """
+    if any(isinstance(one.source, Frame) for one in table.way) or not state.files:
+        return None
+    changed = [(str(path), path.stat().st_ctime_ns) for path in files_of(table)]
+    if time.time_ns() - max(at for _, at in changed) <= footers.SETTLED:
+        return None
+    claim = json.dumps([statement, state.files, changed])
     return hashlib.sha256(claim.encode()).hexdigest()

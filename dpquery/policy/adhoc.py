@@ -1,14 +1,14 @@
 """A policy made from the arguments of `connect`, for one's own Parquet files.
 
-The schema of a table's first file is read once and is policy from then on. Nothing else of the
-file is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
+The schema of a table's files is read once and is policy from then on. Nothing else of a file
+is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
 file are, by the keys of `keys.py`; what is offered is written in Python.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
@@ -17,18 +17,41 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.files import find_files, stem
+from dpquery.policy.files import (
+    as_parquet,
+    csv_format,
+    find_files,
+    folder_columns,
+    format_of,
+    stem,
+)
+from dpquery.policy.frames import is_frame, read_frame
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
-from dpquery.policy.model import Bounds, Column, Files, Policy, PolicyBudget, Table
-from dpquery.policy.schema import Schema, read_schema
+from dpquery.policy.load import ledger_of_ones_own
+from dpquery.policy.model import (
+    Bounds,
+    Column,
+    Csv,
+    Files,
+    Frame,
+    Parquet,
+    Policy,
+    PolicyBudget,
+    Source,
+    Table,
+)
+from dpquery.policy.schema import Schema, read_schema, schema_of, schema_reader, united
+from dpquery.policy.units import likely_units, read_unit_type
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]
+Rows = Paths | Any
+"""Paths, or a frame of rows in memory."""
+Given = tuple[str, ...] | Frame
 Units = str | Mapping[str, str | None] | None
 
 
@@ -41,8 +64,9 @@ unsuited = partial(Unfit, code="DPQ608")
 
 
 def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
-    source: Paths | Mapping[str, Paths],
+    source: Rows | Mapping[str, Rows],
     *,
+    table: str | None = None,
     unit: Units = None,
     rows_per_unit: int | None = None,
     max_rows_contributed: object = None,
@@ -59,10 +83,10 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
             cannot be taken; DPQ607 a file named twice, or a unit of a type that compares
             inexactly; DPQ608 arguments that do not fit, or no epsilon.
     """
-    paths = _named(source)
+    paths = _named(source, table)
     if epsilon is None:
         for name, texts in paths.items():
-            _at(f"the table {name}", _files, texts)  # a file that is not there is told first
+            _at(f"the table {name}", _rows, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
     most = read_argument(BUDGET["epsilon"], epsilon)
     limit = Loss(most, read_argument(BUDGET["delta"], delta))
@@ -78,7 +102,11 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
     policy = Policy(
-        name=", ".join(text for texts in paths.values() for text in texts),
+        name=", ".join(
+            text
+            for name, given in paths.items()
+            for text in ([name] if isinstance(given, Frame) else given)
+        ),
         neighbours=read_argument(PRIVACY["neighbours"], neighbours),
         budget=PolicyBudget(Ceiling.of(limit, HALF)),
         tables=tables,
@@ -124,15 +152,23 @@ def _at(key: str, read: Callable[..., T], *arguments: object, code: str = "") ->
 # Which files there are, and what their tables are called.
 
 
-def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of each table by its name."""
+def _named(source: Rows | Mapping[str, Rows], table: str | None) -> dict[str, Given]:
+    """Return the paths or the rows of each table by its name."""
+    named: dict[str, Given] = {}
     if not isinstance(source, Mapping):
-        texts = _at("the file", _texts, source)
-        return {_at("the file", _stem, texts): texts}
-    named: dict[str, tuple[str, ...]] = {}
-    for name, paths in source.items():
+        given = _at("the file", _given, source)
+        if table is not None:
+            _at("table", _refuse_alike, table, named)
+            return {table: given}
+        return {"df" if isinstance(given, Frame) else _at("the file", _stem, given): given}
+    if table is not None:
+        why = "each table has its name before its rows."
+        raise unsuited("cannot name several tables", why, f"{{{written(table)}: ...}}").at(
+            "table"
+        )
+    for name, rows in source.items():
         _at("the table", _refuse_alike, name, named)
-        named[name] = _at("the file", _texts, paths)
+        named[name] = _at("the file", _given, rows)
     if not named:
         why = "queries reach only the tables that are named."
         call = 'connect({"people": "people.parquet"}, ...)'
@@ -140,11 +176,16 @@ def _named(source: Paths | Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
     return named
 
 
-def _texts(paths: object) -> tuple[str, ...]:
-    several = paths if isinstance(paths, list | tuple) else [paths]
+def _given(rows: object) -> Given:
+    """Return paths as texts, or the rows of a frame; what else was given is not shown."""
+    if is_frame(rows):
+        return Frame(read_frame(rows))
+    several = rows if isinstance(rows, list | tuple) else [rows]
     if not all(isinstance(path, str | Path) for path in several):
-        why = "a table is a file, a list of files, or a glob."
-        raise unsuited(f"is no path: {written(paths)}", why, '"people.parquet"')
+        kind = next(type(one) for one in several if not isinstance(one, str | Path)).__name__
+        why = "a table is a file, a list of files, a glob, a folder, or a data frame."
+        remedy = ('"people.parquet"', *(["collect() it first"] if kind == "LazyFrame" else []))
+        raise unsuited(f"is no path: {kind}", why, *remedy)
     return tuple(map(str, several))
 
 
@@ -168,37 +209,57 @@ def _stem(texts: tuple[str, ...]) -> str:
     return name
 
 
-def _no_epsilon(paths: Mapping[str, tuple[str, ...]], unit: Units) -> Unfit:
-    texts = next(iter(paths.values()))
+def _no_epsilon(paths: Mapping[str, Given], unit: Units) -> Unfit:
+    given = next(iter(paths.values()))
+    source = "df" if isinstance(given, Frame) else written(given[0])
     shown = written(unit if isinstance(unit, str) else "user_id")
     return unsuited(
         "no epsilon is given",
         "without a policy file nothing else says what the privacy budget in all is.",
-        f"dpquery.connect({written(texts[0])}, unit={shown}, epsilon=1)",
+        f"dpquery.connect({source}, unit={shown}, epsilon=1)",
         "on the command line: --epsilon 1",
     )
 
 
 def _table(
-    name: str, texts: tuple[str, ...], unit: str | None, of_units: Mapping[str, Any]
+    name: str, given: Given, unit: str | None, of_units: Mapping[str, Any]
 ) -> tuple[Table, list[str]]:
     """Return a table, and what was assumed of it."""
-    files, schema = _at(f"the table {name}", _files, texts)
+    source, schema = _at(f"the table {name}", _rows, given)
     columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    table = Table(name, files, texts, columns)
+    table = Table(name, source, () if isinstance(given, Frame) else given, columns)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
+    if isinstance(source, Files) and isinstance(source.format, Csv):
+        notes.append(f"{name}: its columns are texts, but where bounds are numbers or dates")
     if unit is None:
         return table, notes
     type_ = _at("unit", _unit_type, table, unit, schema)
     return replace(table, unit=unit, unit_type=type_, **of_units), notes
 
 
-def _files(texts: tuple[str, ...]) -> tuple[Files, Schema]:
-    files = find_files(texts, Path.cwd())
+def _rows(given: Given) -> tuple[Source, Schema]:
+    if isinstance(given, Frame):
+        return given, schema_of(given.rows.schema)
+    files = find_files(given, Path.cwd())
     if not files:
         why = "a table without a file has no rows."
         raise Unfit("names no file", why, '"people.parquet"', code="DPQ601")
-    return Files(files), read_schema(files[0])
+    match format_of(files):
+        case "csv":
+            csv = csv_format(files)
+            return Files(files, csv), united(map(schema_reader(csv), files))
+        case "json":
+            what = "is JSON, of which nothing says which columns there are"
+            why = "its lines are rows, and none of them is looked at."
+            policy = 'or a policy: path = "people.json", with the types of the columns'
+            raise unsuited(what, why, as_parquet(files[0].name), policy)
+    schema, folders = united(map(read_schema, files)), folder_columns(files)
+    # A folder's name is a text: what its values have in common is up to the data.
+    named = {
+        name: TEXT for name in sorted(folders - schema.written.keys()) if read_name.fits(name)
+    }
+    types = {**schema.types, **named}
+    return Files(files, Parquet(tuple(named))), replace(schema, types=types)
 
 
 # Whose rows they are, and how many of one unit count.
@@ -273,7 +334,12 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
     for table in tables.values():
         meant = {n: c for n, c in table.columns.items() if key in {n, f"{table.name}.{n}"}}
         if meant:
-            new = {n: replace(c, bounds=_bounds(key, ends, c.type)) for n, c in meant.items()}
+            texts = _texts_of(table)
+            types = {n: _type_of(ends) if n in texts else c.type for n, c in meant.items()}
+            new = {
+                n: replace(c, type=types[n], bounds=_bounds(key, ends, types[n]))
+                for n, c in meant.items()
+            }
             changed[table.name] = replace(table, columns={**table.columns, **new})
     if not changed:
         known = {column for table in tables.values() for column in table.columns}
@@ -282,6 +348,26 @@ def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, T
         here, why = f"columns here: {listed(known, near)}", "bounds belong to a column."
         raise Unfit("names no column", why, remedy, here, code="DPQ603")
     return changed
+
+
+def _texts_of(table: Table) -> Collection[str]:
+    """Return the columns of a table that are texts because nothing else is known of them."""
+    match table.source:
+        case Files(format=Csv()):
+            return {*table.columns} - {table.unit}
+        case Files(format=Parquet(partitions)):
+            return {*partitions} - {table.unit}
+    return ()
+
+
+def _type_of(ends: object) -> Type:
+    """Return the type of a column of texts, by its bounds: whole numbers are of integers."""
+    for type_ in (INTEGER, DOUBLE, DATE, TIMESTAMP):
+        typed = _typed(ends, type_)
+        whole = type_ != INTEGER or "." not in str(ends)
+        if whole and COLUMN["bounds"].reader.fits(typed, type_):
+            return type_
+    return TEXT
 
 
 def _bounds(key: str, ends: object, type_: Type) -> Bounds:

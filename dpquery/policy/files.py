@@ -11,11 +11,12 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
 from dpquery.policy.document import Unfit, contradiction, written
+from dpquery.policy.model import Csv
 
 # A table format keeps rows that were deleted, and a log that says which count. Its Parquet
 # files read one by one would bring people back who were to be forgotten, so they are refused
@@ -85,17 +86,56 @@ def is_database(path: Path) -> bool:
 _PATTERN = frozenset("*?[]{}")
 
 
-def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
+_SUFFIXES = {
+    "parquet": (".parquet",),
+    "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
+}
+"""How the names of files end, by what is in them."""
+
+
+def format_of(files: Iterable[Path]) -> str:
+    """Return how rows stand in some files, by their names: Parquet, if these say nothing.
+
+    Raises:
+        Unfit: DPQ607 they are of several formats.
+    """
+    found = {
+        next(
+            (f for f, ends in _SUFFIXES.items() if file.name.lower().endswith(ends)), "parquet"
+        )
+        for file in files
+    }
+    if len(found) > 1:
+        what = f"names files of several formats: {', '.join(sorted(found))}"
+        raise contradiction(what, "a table is read in one way.", "a table for each format")
+    return found.pop() if found else "parquet"
+
+
+def csv_format(files: Sequence[Path]) -> Csv:
+    """Return how lines of CSV are parted, where only the names of files say it."""
+    tabs = all(".tsv" in file.name.lower() for file in files)
+    return Csv("\t" if tabs else ",")
+
+
+def find_files(
+    paths: Sequence[str], directory: Path, format_: str = "parquet"
+) -> tuple[Path, ...]:
     """Return the files behind some paths, each glob's in sorted order, links followed.
+
+    A folder stands for the files of a format in it and in folders below, but for what is hidden
+    or begins with `_`, as in Spark.
 
     Raises:
         Unfit: DPQ601 a path names no file; DPQ607 a file is named twice; DPQ613 a file is one
             of a table format, whose deleted rows it can hold.
     """
     refuse_formats(directory / _before_wildcards(path) for path in paths)
-    found = [file for path in paths for file in _matches(path, directory)]
+    found = [file for path in paths for file in _matches(path, directory, _SUFFIXES[format_])]
     for file in found:
-        if _PATTERN.intersection(str(file)):  # a reader would read other files by it
+        name = str(file)
+        if _PATTERN.intersection(name) or (not name.isascii() and _no_text(name)):
+            # A reader would read other files by it, or none.
             what = f"names a file whose name could be read as a pattern: {written(str(file))}"
             why = "a name with one of * ? [ ] { } in it can stand for other files."
             raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
@@ -106,16 +146,71 @@ def find_files(paths: Sequence[str], directory: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _matches(path: str, directory: Path) -> list[Path]:
+def _no_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _matches(path: str, directory: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    if os.path.isdir(folder := os.path.join(directory, path)):
+        found = _resolved(_below(folder, suffixes), directory)
+        if not found:
+            what = f"names a folder without files {suffixes[0]}: {written(path)}"
+            raise _missing(what, directory)
+        return found
     if not glob.has_magic(path) or (directory / path).exists():
         return [find_file(path, directory)]
-    names = glob.glob(path, root_dir=directory, recursive=True)
-    files = sorted(file for name in names if (file := directory / name).is_file())
-    found = [file.resolve() for file in files]
-    refuse_formats(file.parent for file in (*files, *found))
-    if not files:
+    found = _resolved(map(str, glob.glob(path, root_dir=directory, recursive=True)), directory)
+    if not found:
         raise _missing(f"matches no file: {written(path)}", directory)
     return found
+
+
+def _below(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files of a format in a folder and below, links followed; each folder once."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        way = os.path.realpath(place)
+        folders[:] = [] if way in seen else [one for one in folders if _counts(one)]
+        for name in () if way in seen else names:
+            if _counts(name) and name.lower().endswith(suffixes):
+                yield os.path.join(place, name)
+        seen.add(way)
+
+
+def _counts(name: str) -> bool:
+    """Return whether a name in a folder is of its rows: `_x=1` is a folder of a column `_x`."""
+    return name[0] != "." and (name[0] != "_" or "=" in name)
+
+
+def folder_columns(files: Iterable[Path]) -> frozenset[str]:
+    """Return the columns after which folders on the way to some files are named.
+
+    >>> sorted(folder_columns([Path("/a/year=2024/month=3/1.parquet")]))
+    ['month', 'year']
+    """
+    folders = {part for way in {file.parent for file in files} for part in way.parts}
+    return frozenset(part.partition("=")[0] for part in folders if "=" in part)
+
+
+def _resolved(names: Iterable[str], directory: Path) -> list[Path]:
+    """Return the files among some names in sorted order, links followed: each folder once."""
+    files = sorted(
+        path for name in names if os.path.isfile(path := os.path.join(directory, name))
+    )
+    folders = dict.fromkeys(map(os.path.dirname, files))
+    ways = {folder: os.path.realpath(folder) for folder in folders}
+    found = [
+        os.path.realpath(file)
+        if os.path.islink(file)
+        else os.path.join(ways[os.path.dirname(file)], os.path.basename(file))
+        for file in files
+    ]
+    refuse_formats(map(Path, {*folders, *map(os.path.dirname, found)}))
+    return list(map(Path, found))
 
 
 def _before_wildcards(path: str) -> Path:

@@ -6,20 +6,24 @@ holds them (I1).
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import types as is_
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.policy.document import Unfit, toml_key, toml_text, written
-from dpquery.policy.files import as_parquet, find_files, is_database, stem
-from dpquery.policy.load import likely_units
-from dpquery.policy.model import Column, Files, Table
+from dpquery.errors import listed
+from dpquery.policy.document import Unfit, written
+from dpquery.policy.files import as_parquet, is_database
+from dpquery.policy.footers import footer
+from dpquery.policy.headers import fields_of
+from dpquery.policy.model import Csv, Files, Format, Json, Parquet, Table
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -33,22 +37,49 @@ class Schema:
     """All columns, with the file's own name of each type."""
     alike: frozenset[str] = frozenset()
     """Names that differ from another in case only, or not at all."""
+    fields: tuple[str, ...] | None = None
+    """Of lines of texts, what these are called, in order: every type is made of a text."""
+
+
+_MOST = 4096
+_READ: dict[int, tuple[pa.Schema, Schema]] = {}
+"""What was made of schemas, by identity: a thousand files have one, and hashing it is slow."""
 
 
 def read_schema(file: Path) -> Schema:
     """Read the schema of a Parquet file, or refuse what is none (DPQ601)."""
-    import pyarrow.parquet as pq
-
-    try:
-        return schema_of(pq.read_schema(file))
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        pass
+    with suppress(OSError):
+        found = footer(file).schema
+        if found is not None:
+            same, known = _READ.get(id(found), (None, None))
+            if known is None or same is not found:
+                known = schema_of(found)
+                if len(_READ) >= _MOST:
+                    _READ.clear()
+                _READ[id(found)] = found, known
+            return known
     what = f"names a file that is not readable as Parquet: {written(str(file))}"
     remedy = [as_parquet(file.name)]
     if is_database(file):
         named = f'database = {written(file.name)} and table = "people"'
         remedy.append(f"with the name of its table, or in a policy: {named}")
     raise Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
+
+
+def read_header(file: Path, format_: Csv) -> Schema:
+    """Read the names of a CSV file's fields, or refuse what names none (DPQ601)."""
+    fields = fields_of(file, format_)
+    if fields is None:
+        what = f"names a file whose first line does not name its fields: {written(str(file))}"
+        why = "a line of CSV says what its fields are called, or the policy does."
+        raise Unfit(what, why, 'fields = ["user_id", "age"]', code="DPQ601")
+    found = schema_of(pa.schema([(name, pa.string()) for name in fields]))
+    return replace(found, fields=fields)
+
+
+def schema_reader(format_: Format) -> Callable[[Path], Schema]:
+    """Return what reads the schemas of files of a format."""
+    return partial(read_header, format_=format_) if isinstance(format_, Csv) else read_schema
 
 
 @lru_cache(maxsize=16)
@@ -111,6 +142,36 @@ def widens(actual: Type, declared: Type) -> bool:
     return actual == declared
 
 
+def united(schemas: Iterable[Schema]) -> Schema:
+    """Return the columns of files that are read together: each in the widest type among them.
+
+    A column that some files lack is NULL there.
+    """
+    kinds = list({id(schema): schema for schema in schemas}.values())
+    if len(kinds) == 1:
+        return kinds[0]
+    types: dict[str, Type] = {}
+    left_out: dict[str, str] = {}
+    names = dict.fromkeys(name for kind in kinds for name in kind.written)
+    folded = Counter(map(ascii_folded, names))
+    for name in names:
+        among = [kind.types.get(name) for kind in kinds if name in kind.written]
+        reasons = (kind.left_out[name] for kind in kinds if name in kind.left_out)
+        if folded[ascii_folded(name)] > 1:
+            left_out[name] = "another column has the same name but for case"
+        elif (reason := next(reasons, None)) is not None:
+            left_out[name] = reason
+        elif widest := [
+            one for one in among if one and all(o and widens(o, one) for o in among)
+        ]:
+            types[name] = widest[0]
+        else:
+            has = listed(sorted({kind.written[name] for kind in kinds if name in kind.written}))
+            left_out[name] = f"files have it in types that are not one: {has}"
+    written = {name: kind.written[name] for kind in kinds for name in kind.written}
+    return Schema(types, left_out, written)
+
+
 # Whether files have the columns that a policy declares. The schema of its files is a public
 # fact that the data owner answers for, as the policy is. What differs is told in words for
 # the owner; analysts hear only that something does.
@@ -122,28 +183,93 @@ class Misfit:
 
     column: str | None
     text: str
+    lacking: bool = False
+    """Whether the column is simply not there, under no name that differs in case."""
 
     def __str__(self) -> str:
         return self.text if self.column is None else f"{self.column}: {self.text}"
 
 
-def file_misfits(table: Table, read: Callable[[Path], Schema] = read_schema) -> list[Misfit]:
-    """Return how the files of a table differ from the policy: of each column, the first one."""
+def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> list[Misfit]:
+    """Return how the files of a table differ from the policy: of each column, the first one.
+
+    Files may lack columns that others have, which are NULL there, as long as they have some.
+    """
+    format_ = _format(table)
+    if isinstance(format_, Json):  # each line says what it has
+        return _unopened(table)
+    read = read or schema_reader(format_)
     found: dict[str | None, Misfit] = {}
+    lacking: dict[str, Misfit] = {}
     first: dict[str, dict[str, Path]] = {}
+    folders = {*(format_.partitions if isinstance(format_, Parquet) else ())}
+    longest: tuple[str, ...] = ()
+    for schema, path in _kinds(table, read, found):
+        if schema.fields is not None:
+            short, longest = sorted((longest, schema.fields), key=len)
+            if longest[: len(short)] != short:
+                what = f"{path.name} has its fields in another order than other files"
+                found.setdefault(None, Misfit(None, what))
+        for misfit in compare(table, schema, path.name):
+            if misfit.column is not None and misfit.lacking:
+                lacking.setdefault(misfit.column, misfit)
+            else:
+                found.setdefault(misfit.column, misfit)
+        held = _named(table) & schema.written.keys()
+        if _named(table) and not held and not folders:
+            found.setdefault(None, Misfit(None, f"{path.name} has none of the columns"))
+        for name in held:
+            first.setdefault(name, {}).setdefault(schema.written[name], path)
+    nowhere = [one for name, one in lacking.items() if name not in {*first, *folders}]
+    for misfit in (*nowhere, *_narrowed(first)):
+        found.setdefault(misfit.column, misfit)
+    return list(found.values())
+
+
+def lacking_columns(table: Table) -> list[Misfit]:
+    """Return which columns some files of a table lack that others have: NULL is read there."""
+    format_, lack = _format(table), dict[str, list[Path]]()
+    held = isinstance(table.source, Files) and not isinstance(format_, Json)
+    paths = table.source.paths if isinstance(table.source, Files) and held else ()
+    read = schema_reader(format_)
+    for path in paths:
+        for name in sorted(_named(table) - read(path).written.keys()):
+            lack.setdefault(name, []).append(path)
+    return [
+        Misfit(
+            name,
+            f"{len(places)} of {len(paths)} files have no such column: it is NULL in "
+            f"{listed(place.name for place in places)}",
+        )
+        for name, places in lack.items()
+        if len(places) < len(paths)
+    ]
+
+
+def _kinds(
+    table: Table, read: Callable[[Path], Schema], unread: dict[str | None, Misfit]
+) -> Iterator[tuple[Schema, Path]]:
+    """Yield the different schemas of a table's files, each with the first file that has it."""
+    seen: dict[int, Schema] = {}
     for path in table.source.paths if isinstance(table.source, Files) else ():
         try:
             schema = read(path)
         except Unfit:
-            found.setdefault(None, Misfit(None, f"{path.name} {_unread(path)}"))
+            what = f"{path.name} {_unread(path, _format(table))}"
+            unread.setdefault(None, Misfit(None, what))
             continue
-        for misfit in compare(table, schema, path.name, path):
-            found.setdefault(misfit.column, misfit)
-        for name in table.columns.keys() & schema.written.keys():
-            first.setdefault(name, {}).setdefault(schema.written[name], path)
-    for misfit in _narrowed(first):
-        found.setdefault(misfit.column, misfit)
-    return list(found.values())
+        if id(schema) not in seen:
+            seen[id(schema)] = schema
+            yield schema, path
+
+
+def _named(table: Table) -> Set[str]:
+    """Return the columns that a policy names of a table, its unit among them."""
+    return {*table.columns} | ({table.unit} if table.unit is not None else set())
+
+
+def _format(table: Table) -> Format:
+    return table.source.format if isinstance(table.source, Files) else Parquet()
 
 
 def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
@@ -158,10 +284,18 @@ def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
             yield Misfit(name, f"{at}: together they would lose digits, so write one type")
 
 
-def _unread(path: Path) -> str:
+def _unopened(table: Table) -> list[Misfit]:
+    paths = table.source.paths if isinstance(table.source, Files) else ()
+    told = ((path, _unread(path, Json())) for path in paths if not os.access(path, os.R_OK))
+    return [Misfit(None, f"{path.name} {why}") for path, why in told][:1]
+
+
+def _unread(path: Path, format_: Format) -> str:
     """Return why a file has no schema."""
     try:
         with path.open("rb"):
+            if isinstance(format_, Csv):
+                return "does not name its fields in its first line"
             return "is not readable as Parquet"
     except FileNotFoundError:
         return "is not there"
@@ -169,119 +303,32 @@ def _unread(path: Path) -> str:
         return "may not be read"
 
 
-def compare(table: Table, schema: Schema, place: str, path: Path | None = None) -> list[Misfit]:
-    """Return how the schema of a place differs from what the policy declares of a table.
-
-    Folders on the way to a file, where there is one, may be named after a column.
-    """
+def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
+    """Return how the schema of a place differs from what the policy declares of a table."""
     wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None:
+    if table.through is not None:
+        wanted[table.through.column] = table.through.type
+    elif table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [
-        Misfit(name, f"{place} {differs}")
+        Misfit(name, f"{place} {differs}", differs == _NO_COLUMN)
         for name, type_ in wanted.items()
-        if (differs := _differs(name, type_, schema, path)) is not None
+        if (differs := _differs(name, type_, schema)) is not None
     ]
 
 
-def _differs(name: str, declared: Type, schema: Schema, path: Path | None) -> str | None:
+_NO_COLUMN = "has no such column"
+
+
+def _differs(name: str, declared: Type, schema: Schema) -> str | None:
     actual = schema.types.get(name)
-    if actual is not None and widens(actual, declared):
+    if actual is not None and (schema.fields is not None or widens(actual, declared)):
         return None
     if name in schema.written:
         twice = "; it has others of that name but for case" if name in schema.alike else ""
         return f"has {schema.written[name]}, declared is {declared}{twice}"
     near = [one for one in schema.written if ascii_folded(one) == ascii_folded(name)]
     if near:
-        return f"has no such column, but {written(near[0])}: write it as it is there"
-    if path is not None and any(part.startswith(f"{name}=") for part in path.parts[:-1]):
-        return "has no such column: names of folders are not read, so write it into the files"
-    return "has no such column"
-
-
-# A first policy for a Parquet file, drafted from its schema alone. It does not load until the
-# data owner has named the privacy unit: a guess could be wrong, and a wrong unit protects
-# nobody. Bounds stand as comments: they must not come from the data.
-
-
-_HEAD = """\
-# A policy: what may be asked of these tables, and the privacy budget in all.
-# Drafted from the schema of {file}; no row was read.
-
-[privacy]
-neighbours = "add-remove"    # or "substitute", where the number of units is public
-
-[budget]
-epsilon = 1                  # the most that all queries together may lose
-
-[tables.{table}]
-path = {path}    # relative to this file
-# Whose presence is protected? Write the column that names that person, account or device.
-# {guess}
-privacy_unit_column = "?"
-# How many rows may one of them have? One of these two lines, or each query has to say it.
-# rows_per_unit = 1               # one at most: the least noise; a scan verifies it
-# max_rows_contributed = "auto"   # any number: a query finds how many count, for 1/5 of its ε
-#                                 # or a number that few have more than, such as 20
-
-# What is not listed does not exist for analysts: delete what nobody should ask about.
-# Choose bounds and keys from what a column means, never by looking at the data.
-# per_unit = true beside the keys of one column: a person has one of them, such as a home, and
-# queries about different keys do not add up. parts = true: a person may have several of them,
-# and queries with weights='table' do not add up. `dpquery explain parts` has more.
-[tables.{table}.columns]
-"""
-_HINTS = {
-    Kind.INTEGER: "bounds = [0, 100]",
-    Kind.DOUBLE: "bounds = [0, 100]",
-    Kind.DECIMAL: "bounds = [0, 9]",
-    Kind.TEXT: 'keys = ["a", "b"]',
-    Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
-    Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
-}
-
-
-def draft(path: str | Path) -> str:
-    """Draft a policy for a Parquet file, or a glob of them; the path is kept as written.
-
-    Raises:
-        PolicyInvalid: DPQ601 the file is not there, or not Parquet; DPQ612 files of a glob do
-            not have the columns of the first.
-    """
-    try:
-        files = find_files([str(path)], Path.cwd())
-        schema = read_schema(files[0])
-        _refuse_others(files, schema)
-    except Unfit as unfit:
-        raise unfit.at("the path") from None
-    guess = "No column looks like one by its name. Without this line each row is its own unit."
-    if likely := likely_units(schema.types):
-        guess = f"By its name it could be {' or '.join(map(written, likely))}: confirm."
-    head = _HEAD.format(
-        file=written(Path(path).name),
-        table=toml_key(stem(str(path)) or "people"),
-        path=toml_text(Path(path).as_posix()),
-        guess=guess,
-    )
-    columns = {f'{toml_key(name)} = {{ type = "{t}" }}': t for name, t in schema.types.items()}
-    edge = max(map(len, columns), default=0)
-    lines = [
-        f"{line:{edge}}   # with {_HINTS[type_.kind]}, say" if type_.kind in _HINTS else line
-        for line, type_ in columns.items()
-    ]
-    lines += [f"# {written(name)} is left out: {why}" for name, why in schema.left_out.items()]
-    return head + "\n".join(lines) + "\n"
-
-
-def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
-    """Refuse files that do not fit what is drafted from the first of them."""
-    columns = {name: Column(name, type_) for name, type_ in first.types.items()}
-    misfits = file_misfits(Table("", Files(files), (), columns))
-    if misfits:
-        raise Unfit(
-            f"matches files that differ from {files[0].name}: {misfits[0]}",
-            "all files of a table have the columns of the first, in types that widen to its.",
-            "leave out the files that differ, or draft a table for each kind",
-            code="DPQ612",
-        )
+        return f"{_NO_COLUMN}, but {written(near[0])}: write it as it is there"
+    return _NO_COLUMN

@@ -16,7 +16,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from dpquery.core.privacy import (
@@ -232,7 +232,51 @@ def read_names(value: object) -> tuple[str, ...]:
     return names
 
 
-@reader("a path, a glob, or a list of them")
+_OF_A_WAY = ("column", "table", "key")
+
+
+@reader("a table of column, table and key, and type if neither column is listed")
+def read_through(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not {*_OF_A_WAY} <= {*value} <= {*_OF_A_WAY, "type"}:
+        raise ValueError
+    found: dict[str, Any] = {key: read_name(value[key]) for key in _OF_A_WAY}
+    return {**found, "type": read_type(value["type"])} if "type" in value else found
+
+
+FORMATS = ("parquet", "csv", "json")
+
+
+@reader(f"one of {', '.join(map(written, FORMATS))}")
+def read_format(value: object) -> str:
+    if value not in FORMATS:
+        raise ValueError
+    return str(value)
+
+
+def _sign(value: object) -> bool:
+    return isinstance(value, str) and (value == "\t" or "!" <= value <= "~") and len(value) == 1
+
+
+@reader("one character of punctuation, or a tab")
+def read_delimiter(value: object) -> str:
+    if not _sign(value) or str(value).isalnum():
+        raise ValueError
+    return str(value)
+
+
+@reader('one character of punctuation, or "" for none')
+def read_quote(value: object) -> str:
+    return "" if value == "" else read_delimiter.read(value)
+
+
+@reader("a text")
+def read_null(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    return value
+
+
+@reader("a path, a glob, a folder, or a list of them")
 def read_paths(value: object) -> tuple[str, ...]:
     if value == []:
         raise ValueError

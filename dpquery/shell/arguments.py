@@ -26,7 +26,8 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
-  dpquery policy init FILE      draft a policy from the schema of a Parquet file
+  dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
+                                --interactive asks what only you know, -o FILE writes a new file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
   dpquery ledger show POLICY    list what has been charged
@@ -131,8 +132,7 @@ def _of_several(program: str, first: str, second: str) -> str:
     path = PurePath(first)
     glob = shlex.quote(str(path.parent / f"*{path.suffix}"))
     several = f"many files are one table by a glob in quotes: {program} {glob}"
-    if program == "dpquery":
-        several += "; to join two files write a policy, or in Python connect({...})"
+    several += "; to join two files write a policy, or in Python connect({...})"
     return f"one source is asked, and {second} is another; {several}"
 
 
@@ -206,7 +206,7 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
             "argument",
             metavar=argument,
             help=said,
-            nargs="?" if words == ("explain",) else None,
+            nargs=_NUMBERS.get(words),
         )
     _add_options(words[-1], parser.add_argument)
     if words[-1] == "grant":
@@ -219,6 +219,10 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
 def _add_options(verb: str, add: Callable[..., object]) -> None:
     """Add what may be stated beside the argument of a verb."""
     match verb:
+        case "init":
+            add("-o", dest="out", metavar="FILE", help="write to a new file")
+            asks = "ask on the terminal, table by table, and write what loads"
+            add("--interactive", action="store_true", help=asks)
         case "export":
             add("-o", dest="out", metavar="FILE", help="write to a file")
             add("--format", choices=["csv", "json", "dp-accounting"], default="csv")
@@ -233,9 +237,11 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
 
 _ARGUMENTS = {
     ("explain",): "a code, such as DPQ301, a page, such as tutorial, or a function",
-    ("policy", "init"): "a Parquet file, or a glob in quotes",
+    ("policy", "init"): "a Parquet file, a folder, a DuckDB file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""
+_NUMBERS = {("explain",): "?", ("policy", "init"): "+"}
+"""How many of it."""
 
 
 def connect_settings(options: Namespace) -> dict[str, Any]:

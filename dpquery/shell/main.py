@@ -23,7 +23,6 @@ from dpquery.shell.arguments import (
     VERBS,
     UsageError,
     asked,
-    of_one_file,
     verb_parser,
     worded,
 )
@@ -36,6 +35,7 @@ from dpquery.shell.batch import (
     say,
     show,
     unexpected,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -120,19 +120,49 @@ def _explain(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
-def _policy_init(options: Namespace) -> int:
-    from dpquery.policy.schema import draft
+def _answer(question: str) -> str:
+    """Read an answer where somebody types; standard output may be a file."""
+    try:
+        if sys.stdout.isatty():
+            return input(question)
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return input()
+    except EOFError:
+        raise KeyboardInterrupt from None
 
-    show(draft(options.argument).rstrip())
+
+def _policy_init(options: Namespace) -> int:
+    from dpquery.engine.files import schemas_of
+    from dpquery.policy.draft import draft
+
+    out = None if options.out is None else Path(options.out).absolute()
+    if out is not None and os.path.lexists(out):
+        raise UsageError(f"{options.out} is there already: name a new file")
+    if options.interactive and not sys.stdin.isatty():
+        raise UsageError("--interactive asks on a terminal, and none is here: leave it out")
+    drafted = draft(options.argument, schemas_of, out)
+    if options.interactive:
+        from dpquery.shell.interview import Interview
+
+        place = out or Path("policy.toml").absolute()
+        text = Interview(drafted, _answer, say, place).hold()
+    else:
+        text = drafted.text()
+    if out is None:
+        show(text.rstrip())
+    else:
+        with writing(), out.open("x", encoding="utf-8") as file:
+            file.write(text)
     return ExitCode.ANSWER
 
 
 def _policy_check(options: Namespace) -> int:
-    from dpquery.engine.files import misfits_of
+    from dpquery.engine.files import misfits_of, rows_of
     from dpquery.policy.check import Severity, check
     from dpquery.policy.load import load_policy
 
-    findings = check(load_policy(options.argument), misfits_of)
+    findings = check(load_policy(options.argument), misfits_of, rows_of)
     for found in findings:
         place = found.place if found.column is None else f"{found.place}.{found.column}"
         show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
@@ -145,7 +175,7 @@ def _policy_check(options: Namespace) -> int:
 _LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
 _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
     ("explain",): ("TOPIC", _explain),
-    ("policy", "init"): ("FILE", _policy_init),
+    ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
     ("policy", "publish"): ("POLICY", "publish"),
     ("ledger", "show"): ("POLICY", "show_charges"),
@@ -159,11 +189,8 @@ def run_verb(argv: list[str]) -> int:
     """Run the verb that the command line starts with."""
     for words, (argument, run) in _VERBS.items():
         if argv[: len(words)] == list(words):
-            parser, rest = verb_parser(*words, argument=argument), argv[len(words) :]
-            if words == ("policy", "init"):
-                options = of_one_file(parser, "argument", rest)
-            else:
-                options = parser.parse_args(rest)
+            parser = verb_parser(*words, argument=argument)
+            options = parser.parse_args(argv[len(words) :])
             if not isinstance(run, str):
                 return run(options)
             from dpquery.shell import subcommands

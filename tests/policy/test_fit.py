@@ -54,10 +54,16 @@ def with_type(name: str, type_: pa.DataType) -> pa.Table:
     return ROWS.set_column(at, name, pa.array([None, None], type_))
 
 
-def in_folders(place: Path) -> None:
-    path = place / "people" / "age=30" / "a.parquet"
-    path.parent.mkdir(parents=True)
-    pq.write_table(ROWS.drop_columns(["age"]), path)
+def in_folders(*names: str) -> Making:
+    """Make a file in each folder, without the ages that their names say."""
+
+    def make(place: Path) -> None:
+        for name in names:
+            path = place / "people" / name / "a.parquet"
+            path.parent.mkdir(parents=True)
+            pq.write_table(ROWS.drop_columns(["age"]), path)
+
+    return make
 
 
 def stored(*made: str) -> Making:
@@ -80,10 +86,15 @@ MISFITS = {
         files(a=ROWS.drop_columns(["age"])),
         "no such column",
     ),
-    "a column that one file has not": (
+    "a file of something else": (
         PARQUET,
-        files(a=ROWS, b=ROWS.drop_columns(["name"])),
-        "b.parquet has no such column",
+        files(a=ROWS, b=pa.table({"x": [1]})),
+        "b.parquet has none of the columns",
+    ),
+    "a column in another case in one file": (
+        PARQUET,
+        files(a=ROWS, b=ROWS.rename_columns(["id", "Age", "name"])),
+        'b.parquet has no such column, but "Age"',
     ),
     "a type that does not widen": (
         PARQUET,
@@ -102,7 +113,7 @@ MISFITS = {
         files(a=ROWS.append_column("AGE", ROWS["age"])),
         "others of that name but for case",
     ),
-    "a column of folders' names": (PARQUET, in_folders, "names of folders are not read"),
+    "a folder that is named otherwise": (PARQUET, in_folders("Age=30"), "no such column"),
     "no Parquet": (PARQUET, files(a=ROWS, b=b"id,age,name\n"), "b.parquet is not readable"),
     "half a file": (PARQUET, files(a=b"PAR1" + b"\0" * 99), "a.parquet is not readable"),
     "no DuckDB file": (STORED, no_database, "cannot be opened as a DuckDB file"),
@@ -205,6 +216,9 @@ def test_the_owner_is_told_what_differs_once(
     ("source", "make"),
     [
         (PARQUET, files(a=ROWS, deep__b=ROWS)),
+        (PARQUET, files(a=ROWS, b=ROWS.drop_columns(["name"]))),
+        (PARQUET, in_folders("age=30", "age=x", "age=%FF", "deep/age=1=2", "other")),
+        ('path = "people/"', in_folders("age=30", "age=__HIVE_DEFAULT_PARTITION__")),
         (PARQUET, files(a=with_type("age", pa.int8()))),
         (PARQUET, files(a=with_type("name", pa.dictionary(pa.int8(), pa.string())))),
         (STORED, stored(f"CREATE TABLE people({COLUMNS}, more HUGEINT)")),
@@ -307,11 +321,20 @@ def test_changes_that_wait_beside_a_database_are_not_read_before_a_charge(
 
 
 def test_of_ones_own_files_it_is_said_what_differs(tmp_path: Path):
-    files(a=ROWS, b=with_type("age", pa.string()))(tmp_path)
+    files(a=ROWS, b=with_type("name", pa.int64()))(tmp_path)
+    every = str(tmp_path / "people/*.parquet")
+    with dpquery.connect(
+        {"people": every}, unit="id", max_rows_contributed=2, epsilon=1
+    ) as session:
+        notes = session.sql(COUNT).notes
+    assert (
+        "people: name is left out: files have it in types that are not one: int64, string"
+    ) in notes
+    files(a=with_type("age", pa.float32()), b=ROWS)(tmp_path)
     with pytest.raises(PolicyInvalid) as refused:
-        dpquery.connect({"people": str(tmp_path / "people/*.parquet")}, unit="id", epsilon=1)
+        dpquery.connect({"people": every}, unit="id", epsilon=1)
     assert refused.value.code == "DPQ612"
-    assert "age: b.parquet has string, declared is integer" in str(refused.value)
+    assert "age: a.parquet has float, b.parquet has int64: together" in str(refused.value)
 
 
 WIDE = 2**24 + 1

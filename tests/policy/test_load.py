@@ -74,6 +74,7 @@ x = { type = "double" }
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "logs").mkdir()
+    (tmp_path / "empty").mkdir()
     names = ("people.parquet", "people.duckdb", "people.csv", "regions.csv")
     for name in (*names, "logs/a2.parquet", "logs/a1.parquet", "logs/b.parquet"):
         (tmp_path / name).touch()
@@ -403,21 +404,31 @@ CASES = [
     # files
     Case(PATH, 'path = "none.parquet"', "DPQ601", "tables.people.path", 4),
     Case(PATH, 'path = "none*.parquet"', "DPQ601", "tables.people.path", 4),
-    Case(PATH, 'path = "logs"', "DPQ601", "tables.people.path", 4, '"logs/*.parquet"'),
+    Case(PATH, 'path = "empty"', "DPQ601", "tables.people.path", 4),
+    Case(PATH, 'path = "logs"\nformat = "csv"', "DPQ601", "tables.people.path", 4),
+    Case(PATH, f'{PATH}\nformat = "xlsx"', "DPQ604", "tables.people.format", 5),
+    Case(PATH, f'{PATH}\ndelimiter = ";"', "DPQ607", "tables.people.delimiter", 5),
+    Case(PATH, 'path = "people.csv"\nnull = 3', "DPQ604", "tables.people.null", 5),
+    Case(PATH, 'path = "people.csv"\nquote = ","', "DPQ607", "tables.people.quote", 5),
+    *(
+        Case(PATH, f'path = "people.csv"\ndelimiter = {sign}', "DPQ604", key, 5)
+        for key in ["tables.people.delimiter"]
+        for sign in ('""', '", "', '"a"', '"\\n"', '"é"', '" "', '"\\u0000"', "3")
+    ),
+    Case(
+        PATH,
+        'path = ["people.csv", "people.parquet"]',
+        "DPQ607",
+        "tables.people.path",
+        4,
+        "a table for each format",
+    ),
     Case(PATH, f'path = "{"a" * 300}"', "DPQ601", "tables.people.path", 4),
     Case(PATH, 'path = ""', "DPQ604", "tables.people.path", 4),
     Case(PATH, "path = []", "DPQ604", "tables.people.path", 4),
     Case(PATH, 'path = "a\\u0000b"', "DPQ604", "tables.people.path", 4),
     Case(
         PATH, 'path = ["people.parquet", "./people.parquet"]', "DPQ607", "tables.people.path", 4
-    ),
-    Case(
-        PATH,
-        'path = "people.csv"',
-        "DPQ607",
-        "tables.people.path",
-        4,
-        "python -c",
     ),
     Case(PATH, 'database = "people.duckdb"', "DPQ607", "tables.people.database", 4),
     Case(PATH, 'database = "none.duckdb"\ntable = "x"', "DPQ601", "tables.people.database", 4),
@@ -554,6 +565,6 @@ def test_the_wording_of_a_refusal(place: Path) -> None:
         f"   --> {place / 'policy.toml'}:5\n"
         "   why: a key that is not understood might have been a limit, so none is skipped.\n"
         "   try: privacy_unit_column\n"
-        "        known here: privacy_unit_column, columns, database, max_groups_contributed, "
-        "max_rows_contributed, path, privacy_unit_type, public, rows_per_unit, table, …"
+        "        known here: privacy_unit_column, columns, database, delimiter, fields, "
+        "format, max_groups_contributed, max_rows_contributed, null, path, …"
     )

@@ -25,12 +25,13 @@ from hypothesis import given, settings
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.column_sql import Place, files_sql
+from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.sources import define, rows_sql
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.ir.measures import Candidates, CountValues, Measure, SumValues, sensitivity
@@ -123,7 +124,7 @@ class Sides:
         path, tables = self.place / "stored.duckdb", dict(side.policy.tables)
         with duckdb.connect(path) as database:
             for name in TABLES:
-                rows = files_sql(tables[name])
+                rows = f"({rows_sql(tables[name])})"
                 database.execute(
                     f"CREATE TABLE {name} AS FROM {rows} ORDER BY hash(i, j, d, k)"
                 )
@@ -209,6 +210,8 @@ def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
         asked.append(f"SELECT {columns} FROM {source}")
     connection = side.engine._started()
     side.engine._load_derived(connection, scan)
+    for name in tables:
+        define(connection, side.policy.tables[name])
     found = []
     for sql in asked:
         rows = connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()

@@ -33,6 +33,7 @@ from dpquery.engine.duckdb.column_sql import (
     short_text,
 )
 from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table
@@ -86,9 +87,10 @@ class Held:
         table = read.table
         entry = self._entry(table, state)
         if not (names <= entry.kept and entry.name):
-            wanted = often or names <= entry.asked
+            far = not read.near  # to find whose its rows are costs more than to keep it
+            wanted = often or far or names <= entry.asked
             entry.asked |= names
-            if not (wanted and self._fit(read, entry, names)):
+            if not (wanted and self._fits(read, entry, names)):
                 return read
             if not self._keep(read, scan, entry, names):
                 return read
@@ -102,14 +104,16 @@ class Held:
             entry = self._entries[table.name] = _Entry(state)
         return entry
 
-    def _fit(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
-        """Return whether columns fit beside all that is kept."""
+    def _fits(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether more columns fit the share; rows are counted once, and only for it."""
         if entry.rows is None:
-            counted = execute(self._connection, f"SELECT count(*) FROM {read.source}")
-            entry.rows = int((counted.fetchone() or (0,))[0])
+            entry.rows = self._count(f"({own_rows_sql(read.table)})")
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
-        entry_bytes = entry.rows * _width(read.table, entry.kept | names)
-        return others + entry_bytes <= self._share
+        return others + entry.rows * _width(read.table, entry.kept | names) <= self._share
+
+    def _count(self, source: str) -> int:
+        row = execute(self._connection, f"SELECT count(*) FROM {source}").fetchone()
+        return int(row[0]) if row else 0
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
@@ -122,28 +126,32 @@ class Held:
         except duckdb.OutOfMemoryException:
             return False
         entry.name, entry.kept = name, set(wanted)
+        if read.table.through is not None:  # a row stands there once for each of its units
+            entry.rows = self._count(name)
         entry.bytes = (entry.rows or 0) * _width(read.table, entry.kept)
         return True
 
     def _rows(self, read: Place, scan: TableScan, entry: _Entry, wanted: Sequence[str]) -> str:
         """Write the rows that count, with what is kept of them."""
-        table, units = read.table, {UNIT, COUNTED}
-        columns = [self._column(table, entry, name) for name in wanted if name not in units]
+        table, owners = read.table, {UNIT, COUNTED}
+        columns = [self._column(table, entry, name) for name in wanted if name not in owners]
         if table.unit is None:
             return f"SELECT {', '.join(columns) or '1 AS one'} FROM {read.source}"
+        unit, named = f"{read.unit} AS u", owners & {*wanted}
         where = f"FROM {read.source} WHERE {' AND '.join(read.counted(scan))}"
-        unit = f"{read.unit} AS u"
-        named = [unit] if units & {*wanted} else []
-        rows = f"SELECT {', '.join([*named, *columns]) or '1 AS one'} {where}"
+        listed = ", ".join([*([unit] if named else []), *columns]) or "1 AS one"
+        rows = f"SELECT {listed} {where}"
         if COUNTED not in wanted:
             return rows
-        # What fits the share has far fewer rows than 2^31.
-        counted = (
-            f"SELECT u, CAST(count(*) AS INTEGER) AS n FROM (SELECT {unit} {where}) GROUP BY u"
-        )
-        numbers = f"SELECT *, CAST(row_number() OVER () - 1 AS INTEGER) AS i FROM ({counted})"
+        # What fits the share has far fewer rows than 2^31, and of one unit there are no more.
+        units = f"(SELECT {unit} {where})" if read.near else "r"
+        counted = f"SELECT u, CAST(count(*) AS INTEGER) AS n FROM {units} GROUP BY u"
+        numbers = f"SELECT *, row_number() OVER () - 1 AS i FROM ({counted})"
         kept = "*" if UNIT in wanted else "* EXCLUDE (u)"
-        return f"SELECT {kept} FROM ({rows}) JOIN ({numbers}) USING (u)"
+        first, rows = (
+            ("", f"({rows})") if read.near else (f"WITH r AS MATERIALIZED ({rows}) ", "r")
+        )
+        return f"{first}SELECT {kept} FROM {rows} JOIN ({numbers}) USING (u)"
 
     def _column(self, table: Table, entry: _Entry, token: str) -> str:
         """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""

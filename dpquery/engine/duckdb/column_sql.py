@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, Interval, Kind, Type, ordinal
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     SHORT_DIGITS,
@@ -28,6 +28,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
+from dpquery.engine.duckdb.sources import view_name
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -42,7 +43,7 @@ from dpquery.ir.expr import (
 from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
-from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 from dpquery.rowfunctions.ranges import conjuncts
 
@@ -60,18 +61,6 @@ def kept_key(name: str) -> str:
 UNIT, COUNTED = "u:", "n:"
 """What a scan wants kept beside columns: the unit of each row as it is, or what counts by it: a
 number of the unit in its place, and how many rows the unit has in the table."""
-
-
-def files_sql(table: Table) -> str:
-    """Write what stands after FROM for a table's rows."""
-    if isinstance(table.source, DatabaseTable):
-        return stored(table.source)
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Each file's schema was held against the policy before.
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
-    return (
-        f"read_parquet([{paths}], union_by_name=true, hive_partitioning=false, filename=false)"
-    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ class Place(Values):
     @classmethod
     def in_files(cls, table: Table) -> Place:
         """Return where a table's rows are read if nothing is kept of them."""
-        return cls(table, files_sql(table))
+        return cls(table, quoted(view_name(table)))
 
     @property
     def unit(self) -> str:
@@ -104,6 +93,11 @@ class Place(Values):
         """Return the place where some of it is held for a scan."""
         owner = "u" if UNIT in names else "i" if COUNTED in names else "1"
         return Place(self.table, name, held=True, owner=owner)
+
+    @property
+    def near(self) -> bool:
+        """Whether the unit stands beside the rows."""
+        return self.held or self.table.through is None
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""

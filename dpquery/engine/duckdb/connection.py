@@ -19,8 +19,10 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.policy.model import DatabaseTable, Table
+from dpquery.policy.document import Unfit, written
+from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.policy.schema import Misfit, Schema, compare
+from dpquery.policy.values import read_name
 
 T = TypeVar("T")
 
@@ -178,16 +180,16 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
     """Return the columns of a table, with a type where a policy can declare it."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
-    written = {name: type_ for name, type_, *_ in described}
-    types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
-    return Schema(types, written=written)
+    named = {name: type_ for name, type_, *_ in described}
+    types = {name: type_ for name, one in named.items() if (type_ := _type(one))}
+    return Schema(types, written=named)
 
 
-def _type(written: str) -> Type | None:
-    decimal = _DECIMAL.fullmatch(written)
+def _type(name: str) -> Type | None:
+    decimal = _DECIMAL.fullmatch(name)
     if decimal:
         return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
-    return _TYPES.get(written)
+    return _TYPES.get(name)
 
 
 def unplain_columns(
@@ -204,7 +206,8 @@ def unplain_columns(
     rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
     if not rows:
         return [("*", "is of a view, which computes it each time")]
-    named = {*table.columns, table.unit}
+    unit = table.unit if table.through is None else table.through.column
+    named = {*table.columns, unit}
     found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
     texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
     collated = _collated(connection, stored(source), texts)
@@ -227,8 +230,8 @@ def _collated(
         made = connection.execute(_PROBE).fetchone()
     finally:
         connection.execute("DROP TABLE IF EXISTS temp.probe")
-    written = "" if made is None else made[0].replace(")", ",")
-    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
+    columns = "" if made is None else made[0].replace(")", ",")
+    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in columns]
 
 
 def duckdb_name(type_: Type) -> str:
@@ -255,6 +258,12 @@ _NAMED = """
 """
 
 
+_TABLES = """
+    SELECT table_name FROM duckdb_tables()
+    WHERE database_name = $1 AND schema_name = 'main' ORDER BY table_name
+"""
+
+
 def misfits_in_file(table: Table) -> list[Misfit]:
     """Return how a table in a DuckDB file differs from the policy."""
     source = table.source
@@ -267,6 +276,42 @@ def misfits_in_file(table: Table) -> list[Misfit]:
         except duckdb.Error:
             why = "cannot be opened as a DuckDB file, or another program writes to it"
             return [Misfit(None, f"{source.database.name} {why}")]
+
+
+def schemas_in_file(database: Path) -> dict[str, Schema]:
+    """Return the tables of a DuckDB file, by name, with what of each a policy can declare."""
+    if database.with_name(f"{database.name}.wal").exists():
+        what = f"names a DuckDB file with changes beside it: {written(str(database))}"
+        why = "to open it would be to read these, and they are rows."
+        close = f"duckdb.connect({str(database)!r}).execute('CHECKPOINT')"
+        raise Unfit(what, why, f'python -c "import duckdb; {close}"', code="DPQ601")
+    with closing(start()) as connection:
+        try:
+            connection.execute(
+                f"ATTACH {text(str(database))} AS {quoted(str(database))} (READ_ONLY)"
+            )
+            named = connection.execute(_TABLES, [str(database)]).fetchall()
+            return {name: _plain_schema(connection, database, name) for (name,) in named}
+        except duckdb.Error:
+            what = f"names no DuckDB file that can be opened: {written(str(database))}"
+            why = "it is of another kind, is not there, or another program writes to it."
+            raise Unfit(
+                what, why, "mend the path, or close that program", code="DPQ601"
+            ) from None
+
+
+def _plain_schema(connection: duckdb.DuckDBPyConnection, database: Path, name: str) -> Schema:
+    """Return the columns of a stored table, without those that are more than values."""
+    source = DatabaseTable(database, name)
+    schema = database_schema(connection, stored(source))
+    columns = {one: Column(one, type_) for one, type_ in schema.types.items()}
+    unplain = dict(unplain_columns(connection, Table(name, source, (), columns)))
+    types = {
+        one: type_
+        for one, type_ in schema.types.items()
+        if one not in unplain and read_name.fits(one)
+    }
+    return Schema(types, unplain, schema.written)
 
 
 def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:

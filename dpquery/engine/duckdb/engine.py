@@ -16,7 +16,7 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import COUNTED, Place, files_sql, wanted_columns
+from dpquery.engine.duckdb.column_sql import COUNTED, Place, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     begun,
@@ -26,19 +26,19 @@ from dpquery.engine.duckdb.connection import (
     memory_of,
     quoted,
     start,
-    stored_misfits,
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
+from dpquery.engine.duckdb.sources import attach, define, misfits, rows_sql
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     TableStates,
     Watch,
+    claim_of,
     require_unchanged,
-    single_claim,
     state_of,
     unwatched,
 )
@@ -46,8 +46,7 @@ from dpquery.engine.matching import Slots
 from dpquery.ir.measures import Histogram, Measure, OfValues
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
-from dpquery.policy.model import DatabaseTable, Files, Policy, Table
-from dpquery.policy.schema import file_misfits
+from dpquery.policy.model import DatabaseTable, Policy, Table
 
 FETCHED = 64
 """Values that are taken from the engine at a time, each with all units that have it."""
@@ -82,6 +81,8 @@ class DuckDBEngine:
         self._verifier = Verifier()
         self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
         self._verified: TableStates = {}
+        self._viewed: TableStates = {}
+        """The states of files for whose schemas this instance has views."""
         self._derived: set[str] = set()
         """The tables that queries made of public ones, and that are loaded."""
 
@@ -142,7 +143,7 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            attached = isinstance(table.source, DatabaseTable)
+            attached = any(isinstance(one.source, DatabaseTable) for one in table.way)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
@@ -218,11 +219,8 @@ class DuckDBEngine:
             opening, self._opening = self._opening, None
             connection = start() if opening is None else opening.result()
             self._derived = set()
-            sources = [table.source for table in self._tables.values()]
-            files = [one for one in sources if isinstance(one, Files)]
-            databases = {str(one.database) for one in sources if not isinstance(one, Files)}
-            for database in sorted(databases):
-                connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            self._viewed = {}
+            within_reach = attach(connection, self._tables.values())
             connection.execute(f"SET VARIABLE {KEY} = ?", [self._secret])
             if self._threads is not None:
                 connection.execute(f"SET threads = {self._threads}")
@@ -231,7 +229,7 @@ class DuckDBEngine:
             connection.execute(f"SET max_execution_time = {self._limits.seconds * 1000}")
             if self._limits.memory is not None:
                 connection.execute(f"SET memory_limit = {text(self._limits.memory)}")
-            lock(connection, [path for one in files for path in one.paths])
+            lock(connection, within_reach)
             self._connection = connection
             self._held = Held(connection)
         return self._connection
@@ -240,26 +238,33 @@ class DuckDBEngine:
         self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
     ) -> None:
         """Hold a new state of the files against the policy: types, and rows per unit."""
-        if self._verified.get(table.name) == state:
+        verified = self._verified.get(table.name) == state
+        told = [] if verified else misfits(connection, table)
+        if told:
+            raise DataChanged(f"{table.name}: {told[0]}")
+        if self._viewed.get(table.name) != state:
+            define(connection, table)
+            self._viewed[table.name] = state
+        if verified:
             return
-        stored = isinstance(table.source, DatabaseTable)
-        misfits = stored_misfits(connection, table) if stored else file_misfits(table)
-        if misfits:
-            raise DataChanged(f"{table.name}: {misfits[0]}")
         if table.single and table.unit is not None:
-            claim = single_claim(table, state)
-            if not self._watch.is_proven(claim):
-                self._require_single(connection, table)
-                require_unchanged([table], {table.name: state})
-                self._watch.prove(claim)
+            self._require_single(connection, table, state)
         self._verified[table.name] = state
 
-    def _require_single(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-        """Count the units of all rows."""
+    def _require_single(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+    ) -> None:
+        """Count the units of all rows, unless that was done for this state by any session."""
         unit = quoted(table.unit or "")
-        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {files_sql(table)}"
+        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM ({rows_sql(table)})"
+        claim = claim_of(different, table, state)
+        if claim is not None and self._watch.is_proven(claim):
+            return
         row = execute(connection, different).fetchone()
         if row is None or row[0] is not True:
             raise DataChanged(
                 f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
             )
+        require_unchanged([table], {table.name: state})
+        if claim is not None:
+            self._watch.prove(claim)

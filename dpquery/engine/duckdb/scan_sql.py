@@ -340,11 +340,13 @@ class ScanSQL:
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then weigh each row.
 
-        The rows of one table are read twice, which costs less than keeping them.
+        The rows of one table are read twice, which costs less than keeping them, unless whose
+        they are stands elsewhere.
         """
         if self.said:
             return self._grouped(f"({self._weighted(f'({self.rows})')})")
-        cheap = only_table(self.scan.relation) is not None
+        table = only_table(self.scan.relation)
+        cheap = table is not None and self.places[table.table].near
         first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
         rows = f"({self.rows})" if cheap else "r"
         counted = self._counted(rows, self._weights)

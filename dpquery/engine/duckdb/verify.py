@@ -4,7 +4,7 @@ The text is parsed by DuckDB's own parser, which reads it again when it runs, so
 read it differently. Whatever the generator wrote, this holds of a text that passes:
 
 * It is one SELECT, made of the clauses and the kinds of expressions that are listed here.
-* It reads the files and tables of its scan, and nothing else.
+* It reads the views of its scan, and nothing else: no file, and no function that gives rows.
 * Where a table has a unit, rows without one are dropped where they are read.
 * It calls the functions that row functions state and those listed here, and no others.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from fractions import Fraction
@@ -29,13 +29,14 @@ from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.sources import view_name
 from dpquery.errors import internal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Key, Scan
 from dpquery.ir.relations import PublicJoin, walk
 from dpquery.ir.walk import constants_in, filled
-from dpquery.policy.model import Files, Table
+from dpquery.policy.model import Table
 
 Node = dict[str, Any]
 T = TypeVar("T")
@@ -72,14 +73,10 @@ _EXPRESSIONS = frozenset(
 )
 _SHARED = re.compile(r"r|parts|spread|[sthk]\d+")
 """What the generator names with WITH: no table of the engine is called so."""
-_READ = frozenset({"BASE_TABLE", "TABLE_FUNCTION"})
 _PRESENT = "OPERATOR_IS_NOT_NULL"
 _ASK = (
     "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)"
 )
-
-Source = tuple[str, ...]
-"""What rows are read from: the parts of a table's name, or the words of a call."""
 
 
 class Recent(set[T]):
@@ -100,7 +97,7 @@ class Verifier:
 
     def __init__(self) -> None:
         self._parser: Future[duckdb.DuckDBPyConnection] | None = None
-        self._passed = Recent[tuple[str, frozenset[tuple[Source, str]]]]()
+        self._passed = Recent[tuple[str, frozenset[tuple[str, str]]]]()
 
     def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
         """Check a query of a scan.
@@ -166,30 +163,21 @@ def insist(holds: bool, what: str) -> None:
         raise internal(f"the SQL of a scan is not what was meant: {what}")
 
 
-def _sources(sql: ScanSQL, held: str | None) -> dict[Source, str]:
-    """Return what a scan reads, each with the unit that its rows must have: "" for no unit."""
+def _sources(sql: ScanSQL, held: str | None) -> dict[str, str]:
+    """Return the names that a scan reads, each with its rows' unit: "" for no unit."""
     if held is not None:
-        return {(held,): ""}
+        return {held: ""}
     joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
-    found: dict[Source, str] = {(sql.publics[join.table],): "" for join in joins}
+    found = {sql.publics[join.table]: "" for join in joins}
     for place in sql.places.values():
         unit = "" if place.held else place.table.unit or ""
-        found[_source(place)] = unit  # of what is held, rows without a unit were dropped
+        found[place.source if place.held else view_name(place.table)] = (
+            unit  # of what is held, rows without a unit were dropped
+        )
     return found
 
 
-def _source(place: Place) -> Source:
-    source = place.table.source
-    if place.held:
-        return (place.source,)
-    if isinstance(source, Files):
-        settings = "union_by_name=true", "hive_partitioning=false", "filename=false"
-        words = (word for setting in settings for word in setting.split("="))
-        return ("read_parquet", "list_value", *map(str, source.paths), *words)
-    return (str(source.database), "main", source.table)
-
-
-def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
+def _require_select(tree: Node, sources: Mapping[str, str]) -> None:
     """Hold every node of a text against the lists, and every table against the scan."""
     insist(tree["type"] in {"SELECT_NODE", "SET_OPERATION_NODE"}, "a SELECT")
     nodes, read = _nodes(tree), set[int]()
@@ -206,23 +194,21 @@ def _require_select(tree: Node, sources: Mapping[Source, str]) -> None:
             insist(node["qualified_name"]["path"] == [name], "functions by their names alone")
             insist(name in FUNCTIONS, f"the function {name}")
         for role, part in node.items():
-            if isinstance(part, dict) and part.get("type") in _READ:
+            if isinstance(part, dict) and part.get("type") == "BASE_TABLE":
                 where = node.get("where_clause") if role == "from_table" else None
                 _require_source(part, where, sources, shared)
                 read.add(id(part))
 
 
 def _require_source(
-    node: Node, where: Node | None, sources: Mapping[Source, str], shared: set[str]
+    node: Node, where: Node | None, sources: Mapping[str, str], shared: set[str]
 ) -> None:
     """Insist on rows of the scan, and on the condition that drops those without a unit."""
-    if node["type"] == "BASE_TABLE":
-        source = tuple(node["qualified_name"]["path"])
-    else:
-        source = tuple(_words(node["function"]))
-    if len(source) == 1 and source[0] in shared:
+    source, *more = node["qualified_name"]["path"]
+    insist(not more, "names in the engine's own schema")
+    if source in shared:
         return
-    insist(source in sources, f"rows of {source[-1]}")
+    insist(source in sources, f"rows of {source}")
     unit = sources[source]
     if unit:
         parts = [] if where is None else [where, *where.get("children", [])]
@@ -231,28 +217,14 @@ def _require_source(
         insist(joint and [unit] in present, "rows with a unit")
 
 
-def _words(call: Node) -> Iterator[str]:
-    """Return the names and the constants of a call, in the order of the text."""
-    for node in _nodes(call, calls=True):
-        if node.get("class") == "FUNCTION":
-            yield from node["qualified_name"]["path"]
-        elif node.get("class") == "COLUMN_REF":
-            yield from node["column_names"]
-        elif node.get("class") == "CONSTANT":
-            yield node["literal"]["text"]
-        elif "class" in node:
-            insist(node["type"] == "COMPARE_EQUAL", "the settings of a reader")
-
-
-def _nodes(tree: Node, *, calls: bool = False) -> list[Node]:
-    """Return all nodes of a tree, itself first; those of what reads files if asked for."""
+def _nodes(tree: Node) -> list[Node]:
+    """Return all nodes of a tree, itself first."""
     found, pending = list[Node](), list[Any]([tree])
     while pending:
         part = pending.pop()
         if isinstance(part, dict):
             found.append(part)
-            if calls or part.get("type") != "TABLE_FUNCTION":
-                pending.extend(reversed(part.values()))
+            pending.extend(reversed(part.values()))
         elif isinstance(part, list):
             pending.extend(reversed(part))
     return found

@@ -32,7 +32,6 @@ from dpquery.ir.relations import (
     sides_of,
     tables_of,
 )
-from dpquery.policy.model import Files
 from tests.engine.verify.joins import (
     WithNames,
     require_agreeing,
@@ -53,7 +52,6 @@ from tests.engine.verify.syntax import (
     insist,
     path,
     plain,
-    reader,
     require_counted,
     require_expression,
     walk,
@@ -152,17 +150,8 @@ class Shape:
         own = [ref.name for ref in self.used if ref.of == scan.number]
         names = {f"{kind}:{name}" for name in own for kind in "ck"} if held else {*own}
         source = node["from_table"]
-        if held or not isinstance(table.source, Files):
-            insist(source.get("type") == "BASE_TABLE", "a table")
-            insist(
-                set(source) <= {"type", "table_name", "schema_name", "catalog_name"}, "alone"
-            )
-            found = [source.get(f"{k}_name") for k in ("catalog", "schema", "table")]
-            insist(found == path(place), f"the rows of {table.name}")
-        else:
-            insist(set(source) == {"type", "function"}, "a reader of files")
-            wanted = reader([str(file) for file in table.source.paths])
-            insist(source["function"] == wanted, f"the files of {table.name}")
+        named = {"type": "BASE_TABLE", "table_name": path(place)}
+        insist(source == named, f"the rows of {table.name}")
         asked = _conditions(node)
         if table.unit is not None and not held:
             asked = require_counted(asked, table.unit, scan, source)

@@ -15,7 +15,6 @@ import duckdb
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.ir.expr import Code, columns_of
 from dpquery.ir.relations import TableScan
-from dpquery.policy.model import Files
 from dpquery.rowfunctions import engine_functions
 
 Node = dict[str, Any]
@@ -250,22 +249,9 @@ def _require_place(place: Node, part: Code) -> None:
     require_expression([place], names, ROW_FUNCTIONS)
 
 
-def path(place: Place) -> list[str | None]:
-    """Return catalogue, schema and name of rows in a DuckDB file, or in memory."""
-    if place.held:
-        return [None, None, place.source]
-    source = place.table.source
-    assert not isinstance(source, Files)
-    return [str(source.database), "main", source.table]
-
-
-def reader(paths: Sequence[str]) -> Node:
-    """Return the reading of files as it is parsed."""
-    texts = [constant("STRING", path) for path in paths]
-    settings = {"union_by_name": "true", "hive_partitioning": "false", "filename": "false"}
-    arguments = [call("list_value", texts)]
-    arguments += [equal(column(n), constant("BOOLEAN", v)) for n, v in settings.items()]
-    return call("read_parquet", arguments)
+def path(place: Place) -> str:
+    """Return the name of rows in memory, or of the view of a table."""
+    return place.source if place.held else f"t:{place.table.name}"
 
 
 def call(name: str, arguments: Sequence[Node]) -> Node:

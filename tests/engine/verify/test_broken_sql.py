@@ -34,11 +34,9 @@ from tests.engine.verify.written import (
 )
 
 ROWS = [
-    (TABLE, "t/1.parquet", "s/1.parquet"),  # other files
-    (TABLE, r"\[(.*?), .*?\]", r"[\1]"),  # fewer files
-    (TABLE, "hive_partitioning=false", "hive_partitioning=true"),
-    (TABLE, "read_parquet", "read_csv"),
-    (TABLE, r"read_parquet\(.*?false\)", "kept1"),
+    (TABLE, '"t:t"', '"t:s"'),  # other rows
+    (TABLE, '"t:t"', "kept1"),
+    (TABLE, '"t:t"', "read_parquet('t/1.parquet')"),
     (TABLE, r'\("unit" IS NOT NULL\) AND ', ""),  # rows without a unit
     (TABLE, r'\("unit" IS NOT NULL\) AND', '("unit" IS NOT NULL) OR'),
     (TABLE, '"unit" IS NOT NULL', '"i" IS NOT NULL'),
@@ -90,7 +88,7 @@ ROWS = [
     (SEMI, r"b\.u = a\.u( AND .*?)(?=\)\) AS r)", "b.u = a.u"),
     (UNION, "UNION ALL", "UNION"),
     (UNION, "UNION ALL", "EXCEPT ALL"),
-    (UNION, r"^(.*)s/1", r"\1t/1"),
+    (UNION, r"^(.*)t:s", r"\1t:t"),
     (UNITS, r"GROUP BY u, ", "GROUP BY "),
     (UNITS, r"GROUP BY u", "GROUP BY ROLLUP (u)"),
     (UNITS, r"max\(", "first("),
@@ -106,7 +104,7 @@ ROWS = [
     (PARTED, "IN (.SELECT)", r"NOT IN \1"),
     (PARTED, 'GROUP BY "unit"', 'GROUP BY "unit", "k"'),  # parts of each part
     (PARTED, ' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),  # of fewer rows
-    (PARTED, r"(min.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (PARTED, r'(min.*?)"t:s"', r'\1"t:t"'),
     (FEW, "<= 2", "<= 3"),  # more parts
     (FEW, "<= 2", "< 2"),
     (FEW, "PARTITION BY u ORDER BY p", "ORDER BY p"),  # of all units together
@@ -115,7 +113,7 @@ ROWS = [
     (FEW, "row_number", "rank"),
     (FEW, r' GROUP BY "unit"', ' AND "k" IS NOT NULL GROUP BY "unit"'),
     (FEW, r"SELECT u, p FROM", "SELECT u, p + 1 FROM"),
-    (FEW, r"(IN \(SELECT.*?read_parquet\(\[.*?), .*?\]", r"\1]"),
+    (FEW, r'(IN \(SELECT.*?)"t:q"', r'\1"t:t"'),
     (FEW, r"(THEN 1.* AS p FROM)", r"THEN 0 END, 3) AS p FROM"),
     (WINDOW, r'\* EXCLUDE \("1.twin"\)', "*"),
 ]
@@ -168,7 +166,7 @@ def test_rows_that_are_not_those_of_the_tree_are_refused(
 @pytest.mark.parametrize(
     ("text", "find", "put"),
     [
-        (BY_TABLE, r"t/1\.parquet", "t/2.parquet"),  # other rows
+        (BY_TABLE, '"t:t"', '"t:s"'),  # other rows
         (BY_TABLE, r"$", ' AND ("j" > 2)'),  # fewer rows
         (BY_TABLE, r"$", ' AND ("unit" > 2)'),  # by a column that they have anyway
         (BY_TABLE, r" WHERE .*$", ""),  # rows without a unit

@@ -1,0 +1,202 @@
+"""Where private rows come from: each table is one view, over whatever holds its rows.
+
+A kind of source is one case in each function here. Scans name the view and read nothing else:
+`verify.py` insists on that, and a view is made of the policy alone, never of a query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+import duckdb
+import pyarrow as pa
+
+from dpquery.core.types import TEXT, Type
+from dpquery.engine.duckdb.connection import (
+    duckdb_name,
+    quoted,
+    start,
+    stored,
+    stored_misfits,
+    text,
+)
+from dpquery.engine.duckdb.expr_sql import cast
+from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
+from dpquery.engine.lines import Lines
+from dpquery.policy.model import Csv, DatabaseTable, Files, Frame, Json, Parquet, Table
+from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
+
+
+def view_name(table: Table) -> str:
+    """Return the name of the view of a table's rows: no other relation is called so."""
+    return f"t:{table.name}"
+
+
+def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> list[Path]:
+    """Open what tables are read from, before the file system is shut.
+
+    Returns:
+        The files that have to stay within reach.
+    """
+    tables = [one for table in tables for one in table.way]
+    for table in tables:
+        match table.source:
+            case Frame(rows):
+                connection.register(_held(table), rows)
+            case Files(paths, Csv(fields=fields)):
+                connection.register(_held(table), Lines(paths, header=fields is None))
+            case Files(paths, Json()):
+                connection.register(_held(table), Lines(paths, header=False))
+    sources = [table.source for table in tables]
+    databases = {str(one.database) for one in sources if isinstance(one, DatabaseTable)}
+    for database in sorted(databases):
+        connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+    files = [one for one in sources if isinstance(one, Files)]
+    return [path for one in files if isinstance(one.format, Parquet) for path in one.paths]
+
+
+def _held(table: Table) -> str:
+    """Name what is registered of a table: no scan may name it."""
+    return f"in:{table.name}"
+
+
+def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Make the view of a table, for the schema that its source has now."""
+    view = quoted(view_name(table))
+    connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows_sql(table)}")
+
+
+def rows_sql(table: Table) -> str:
+    """Write the rows of a table: the columns that the policy names, and the unit.
+
+    Where other tables say whose the rows are, each row is there once for each unit that claims
+    its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
+    the files have.
+    """
+    own, through = own_rows_sql(table), table.through
+    if through is None:
+        return own
+    key, unit = quoted(through.key), quoted(table.unit or "")
+    claims = (
+        f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
+        f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
+    )
+    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    return (
+        f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
+        f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
+    )
+
+
+def own_rows_sql(table: Table) -> str:
+    """Write what a table's own source holds: the columns that the policy names.
+
+    No value can make it fail, and each row depends on its own place in the source alone.
+    """
+    types = {column.name: column.type for column in table.columns.values()}
+    if table.through is not None:
+        types[table.through.column] = table.through.type
+    elif table.unit is not None:
+        types.setdefault(table.unit, table.unit_type or TEXT)
+    columns = ", ".join(map(quoted, types)) or "1 AS one"
+    match table.source:
+        case DatabaseTable() as source:
+            return f"SELECT {columns} FROM {stored(source)}"
+        case Frame():
+            return f"SELECT {columns} FROM {quoted(_held(table))}"
+        case Files() as source:
+            return _rows_of_files(source, types, quoted(_held(table)))
+        case other:
+            assert_never(other)
+
+
+def _rows_of_files(source: Files, types: Mapping[str, Type], lines: str) -> str:
+    match source.format:
+        case Csv() as format_:
+            of_files = (read_header(path, format_).fields or () for path in source.paths)
+            return csv_rows(format_, max(of_files, key=len), types, lines)
+        case Json():
+            return json_rows(types, lines)
+        case Parquet(partitions):
+            return _rows_of_parquet(source.paths, partitions, types)
+        case other:
+            assert_never(other)
+
+
+def _rows_of_parquet(
+    paths: Sequence[Path], partitions: Sequence[str], types: Mapping[str, Type]
+) -> str:
+    # By name, so that a column gets the widest type among the files: the first file's could not
+    # hold the values of the others. Where all have one schema, the first says it, and no other
+    # has to be opened to know what the columns are.
+    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
+    columns = ", ".join(
+        _of_folder(name, type_) if name in folders else quoted(name)
+        for name, type_ in types.items()
+    )
+    listed = ", ".join(text(str(path)) for path in paths)
+    united = str(len(kinds) > 1).lower()
+    named = text(_PATH) if folders else "false"
+    settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
+    return f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
+
+
+_PATH = "\npath"
+"""The column of the place of each row's file: no column of a policy has a name like it."""
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _of_folder(name: str, type_: Type) -> str:
+    """Write a column whose values are names of folders: the innermost one that is named so.
+
+    DuckDB leaves out files of which a condition on such a column is false, without opening
+    them. It can read such names itself, but fails by one that is no text or has no value of the
+    type, and people in the data can choose such names.
+    """
+    pattern = text(f".*/{re.escape(name)}=([^/]*)/")
+    found = f"nullif(regexp_extract({quoted(_PATH)}, {pattern}, 1, 's'), '')"
+    value = f"TRY(url_decode(nullif({found}, {text(_NO_VALUE)})))"
+    return f"TRY_CAST({value} AS {duckdb_name(type_)}) AS {quoted(name)}"
+
+
+def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
+    """Return how schemas of sources differ from the policy: of a table, and on its way."""
+    return [misfit for one in table.way for misfit in _own_misfits(connection, one)]
+
+
+def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
+    match table.source:
+        case DatabaseTable():
+            return stored_misfits(connection, table)
+        case Files():
+            return file_misfits(table)
+        case Frame():  # its own schema is the policy
+            return []
+        case other:
+            assert_never(other)
+
+
+def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of what a table's own source holds, as scans read it: for the owner.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    columns = ", ".join(map(quoted, names)) or "1 AS one"
+    named = {name: column for name, column in table.columns.items() if name in names}
+    unit = table.unit if table.through is None and table.unit in names else None
+    through = table.through if table.through and table.through.column in names else None
+    table = replace(table, columns=named, unit=unit, through=through)
+    with closing(start()) as connection:
+        try:
+            attach(connection, [replace(table, through=None)])
+            rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
+            yield from rows.to_arrow_reader()
+        except duckdb.Error:
+            raise OSError from None

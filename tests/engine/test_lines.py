@@ -1,0 +1,192 @@
+"""Lines of CSV and JSON: each is one row, whatever stands in it and in all others."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.engine import lines
+from dpquery.engine.duckdb.sources import batches
+from dpquery.engine.lines import LONGEST, Lines
+from dpquery.policy.model import Column, Csv, Files, Format, Json, Table
+
+TYPES = {
+    "i": INTEGER,
+    "d": DOUBLE,
+    "k": TEXT,
+    "b": BOOLEAN,
+    "c": DATE,
+    "t": TIMESTAMP,
+    "x": Type(Kind.DECIMAL, 9, 2),
+}
+HEADER = ",".join(TYPES).encode()
+
+
+def table(paths: Sequence[Path], format_: Format) -> Table:
+    columns = {name: Column(name, type_) for name, type_ in TYPES.items()}
+    return Table("t", Files(tuple(paths), format_), (), columns)
+
+
+def rows(paths: Sequence[Path], format_: Format) -> list[tuple[Any, ...]]:
+    found = [batch.to_pylist() for batch in batches(table(paths, format_), list(TYPES))]
+    return [tuple(row.values()) for batch in found for row in batch]
+
+
+def test_lines_are_cut_at_their_ends_alone(tmp_path: Path):
+    read = lambda: [  # noqa: E731 - of the file as it is by now
+        line
+        for batch in Lines([path], header=False)._batches()
+        for line in batch[0].to_pylist()
+    ]
+    path = tmp_path / "a.csv"
+    for data, found in [
+        (b"", []),
+        (b"\n", ["\n"]),
+        (b"a", ["a\n"]),
+        (b"a\nb\n", ["a\n", "b\n"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a\n", "\ufeffb\n"]),
+        (b'"a\nb"\r\nc\rd\n\0\n', ['"a\n', 'b"\r\n', "c\rd\n", "\0\n"]),
+        (b"a\n\xff\n\xe2\x82\n\xe2\x82\xac", ["a\n", None, None, "€\n"]),
+        (
+            b"x\ny" + b"z" * (LONGEST - 2) + b"\nw",
+            ["x\n", "y" + "z" * (LONGEST - 2) + "\n", "w\n"],
+        ),
+        (b"x\ny" + b"z" * (LONGEST - 1) + b"\nw", ["x\n", None, "w\n"]),
+        (b"z" * 5_000_000 + b"\nw\n", [None, "w\n"]),
+        (b"w\n" + b"z" * 5_000_000, ["w\n", None]),
+    ]:
+        path.write_bytes(data)
+        assert read() == found
+
+
+def test_lines_are_the_same_whatever_is_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lines, "LONGEST", 20)
+    random, path = Random(7), tmp_path / "a.csv"
+    for _ in range(300):
+        given = [random.randbytes(random.choice([0, 3, 18, 19, 20, 21, 50])) for _ in range(9)]
+        given = [one.replace(b"\n", b"").replace(b"\xef", b"") for one in given]
+        path.write_bytes(b"\n".join(given) + b"\n")
+        for block in (1, 2, 7, 64, 2**20):
+            monkeypatch.setattr(lines, "BLOCK", block)
+            read = [
+                line
+                for batch in Lines([path], header=False)._batches()
+                for line in batch[0].to_pylist()
+            ]
+            assert read == [_expected(one + b"\n") for one in given]
+
+
+def _expected(line: bytes) -> str | None:
+    try:
+        return line.decode() if len(line) <= 20 else None
+    except UnicodeDecodeError:
+        return None
+
+
+PLAIN = [
+    (b"7,1.5,eng,true,2024-02-29,2024-02-29 12:30:00,9.99", "all"),
+    (b'" 7 ","1e3","a,b","t","2024-02-29","x","0"', "quoted"),
+    (b'1,2,"say ""no""",f,,,', "doubled"),
+    (b",,,,,,", "none"),
+    (b'1,,"",,,,', "an empty text"),
+]
+
+
+def test_fields_are_read_as_the_csv_module_does(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\r\n".join([HEADER, *(line for line, _ in PLAIN)]))
+    texts = [row[2] for row in rows([path], Csv())]
+    meant = [row[2] for row in csv.reader(line.decode() for line, _ in PLAIN)]
+    assert texts == ["eng", "a,b", 'say "no"', None, ""]
+    assert [text or "" for text in texts] == meant
+    ((i, d, *_), *_) = rows([path], Csv())
+    assert (i, d) == (7, 1.5)
+    with gzip.open(tmp_path / "b.csv.gz", "wb") as file:
+        file.write(
+            b";".join([HEADER.replace(b",", b";")]) + b"\n7;NA;'a;b'\n;;NA;more;;;;;;;x\n"
+        )
+    format_ = Csv(delimiter=";", quote="'", null="NA")
+    assert [row[:4] for row in rows([tmp_path / "b.csv.gz"], format_)] == [
+        (7, None, "a;b", None),
+        (None, None, None, None),
+    ]
+    (tmp_path / "c.csv").write_bytes(b"1,2,x\n")
+    named = Csv(fields=("d", "i", "k", "b", "c", "t", "x"))
+    assert [row[:3] for row in rows([tmp_path / "c.csv"], named)] == [(2, 1.0, "x")]
+
+
+def test_objects_are_read_as_the_json_module_does(tmp_path: Path):
+    given: list[Any] = [
+        {"i": 7, "d": 1.5, "k": "eng", "b": True, "c": "2024-02-29", "x": 9.99},
+        {"k": {"a": [1, "x"]}, "i": "12", "b": None},
+        {"k": "a\nb\0\u20ac\"'", "more": [{}] * 3},
+        {},
+        [1],
+        5,
+        "i",
+        None,
+    ]
+    path = tmp_path / "a.json"
+    path.write_text("\n".join(map(json.dumps, given)) + '\n{broken\n\n{"i": 1}{"i": 2}\n')
+    found = rows([path], Json())
+    assert [row[:3] for row in found[:3]] == [
+        (7, 1.5, "eng"),
+        (12, None, '{"a":[1,"x"]}'),
+        (None, None, "a\nb\0\u20ac\"'"),
+    ]
+    assert len(found) == 10
+    assert all(set(row) == {None} for row in found[3:])
+
+
+PIECES = [
+    *(
+        b",",
+        b'"',
+        b"'",
+        b"\\",
+        b"\0",
+        b"\xff",
+        b"\xe2\x82",
+        b"\xe2\x82\xac",
+        b"\r",
+        b"\t",
+        b" ",
+    ),
+    *(b"1", b"-", b"e9", b"inf", b"nan", b"2024-01-01", b"true", b"99999999999999999999", b"#"),
+    *(b"{", b"}", b"[", b"]", b":", b'"i":', b'{"k":"', b'"}', b"null", b"x" * 300, b"," * 300),
+    *(b"infinity", b"1e400", b"0001-01-01 (BC)", b"epoch", b"294247-01-10 04:00:54.775807"),
+    *(b"%", b"\\u0000", b"\\ud800", b"\xef\xbb\xbf", b"9" * 40 + b".5", b"[" * 500),
+]
+
+
+@pytest.mark.parametrize("format_", [Csv(), Csv(quote=""), Csv("|", "'", "1"), Json()])
+@pytest.mark.parametrize(
+    ("seed", "many"),
+    [(0, 8), *(pytest.param(n, 80, marks=pytest.mark.slow) for n in range(20))],
+)
+def test_no_line_changes_another(tmp_path: Path, format_: Format, seed: int, many: int):
+    """What is read of many lines is what is read of each in a file of its own."""
+    random = Random(seed)
+    given = [
+        b"".join(random.choices(PIECES, k=random.choice([1, 2, 5, 12]))) for _ in range(many)
+    ]
+    if isinstance(format_, Csv):
+        format_ = Csv(format_.delimiter, format_.quote, format_.null, tuple(TYPES))
+    alone: Counter[str] = Counter()
+    for number, line in enumerate(given):
+        (tmp_path / f"{number}.csv").write_bytes(b"\n" + line)
+        alone.update(map(repr, rows([tmp_path / f"{number}.csv"], format_)))
+    for end in (b"\n", b"\r\n"):
+        (tmp_path / "all.csv").write_bytes(end.join(random.sample(given, len(given))))
+        assert Counter(map(repr, rows([tmp_path / "all.csv"], format_))) == alone
