@@ -14,7 +14,7 @@ from os.path import relpath
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import PUBLIC, Promise
-from dpquery.policy.model import DatabaseTable, Frame, Policy, Table
+from dpquery.policy.model import MAIN, DatabaseTable, External, Frame, Policy, Table
 
 FEW = 16
 """Files that are named one by one; more of them come and go."""
@@ -31,8 +31,13 @@ def promise_of(policy: Policy) -> Promise:
 def _names(table: Table, policy: Policy) -> Iterator[str]:
     yield f"table {table.name.lower()}"
     if isinstance(table.source, DatabaseTable):
-        place = _resolved(table.source.database, policy)
-        yield f"path {place} {table.source.table.lower()}"
+        place, schema = _resolved(table.source.database, policy), table.source.schema.lower()
+        within = "" if schema == MAIN else f"{schema}."
+        yield f"path {place} {within}{table.source.table.lower()}"
+        return
+    if isinstance(table.source, External):
+        root = table.source.root
+        yield f"path {root if '://' in root else _resolved(Path(root), policy)}"
         return
     if isinstance(table.source, Frame):
         return

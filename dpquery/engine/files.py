@@ -22,9 +22,20 @@ from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy import footers
+from dpquery.policy.external import opened
 from dpquery.policy.footers import footer
-from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Policy, Table, place_name
+from dpquery.policy.model import (
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Parquet,
+    Policy,
+    Table,
+    place_name,
+)
 from dpquery.policy.schema import Misfit, Schema, file_misfits
+from dpquery.policy.snapshots import State
 
 _END = 2**20
 
@@ -38,14 +49,26 @@ class Fingerprint:
     """What tells one state of a table's files from another."""
 
     files: tuple[tuple[int, int, int, int, str], ...]
+    """Place, size, time and footer of each; of what a library reads, the size and a tag."""
+
+    def of(self, state: State) -> bool:
+        """Return whether a snapshot is among what this was taken of."""
+        return {*_parts(state)} <= {*self.files}
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each.
+    """Take the fingerprint of a table, and of the tables that say whose the rows are."""
+    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one)))
 
-    So it is of the files of those tables that say whose the rows are.
-    """
-    return Fingerprint(tuple(footer(path).state for path in files_of(table)))
+
+def _own_parts(table: Table) -> Iterable[tuple[int, int, int, int, str]]:
+    if isinstance(table.source, External):
+        return _parts(opened(table.source).state())
+    return [footer(path).state for path in _own_files(table)]
+
+
+def _parts(state: State) -> Iterable[tuple[int, int, int, int, str]]:
+    return [(0, 0, size, 0, f"{name} {tag}") for name, size, tag in state]
 
 
 def files_of(table: Table) -> list[Path]:
@@ -58,7 +81,7 @@ def _own_files(table: Table) -> list[Path]:
     match table.source:
         case Files(paths):
             return list(paths)
-        case Frame():
+        case Frame() | External():
             return []
         case DatabaseTable(database):
             wal = database.with_name(database.name + ".wal")
@@ -304,11 +327,11 @@ class Drift(Watch):
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
-    """Return name, size and time of each file."""
-    paths = map(str, files_of(table))
+    """Return name, size and time of each file; of another state its size and tag."""
+    paths = iter(map(str, files_of(table)))
     return [
-        [path, size, time]
-        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+        [next(paths) if device + inode else end, size, time]
+        for device, inode, size, time, end in state.files
     ]
 
 
@@ -323,9 +346,9 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     source = table.source
     of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
     whole = table.parting is not None or of_lines  # no end of a text tells of its middle
-    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    told = [about_bytes(path, whole=whole) for path in files_of(table)]
     require_unchanged([table], {table.name: state})
-    return told
+    return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])
 
 
 # Whether units have one row each, as `rows_per_unit = 1` says: found once for each state.
@@ -341,10 +364,10 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
 def claim_of(statement: str, table: Table, state: Fingerprint) -> str | None:
     """Return the claim that a statement is true of a state before which this is called.
 
-    The statement says how rows are read. None where some of them are in memory, of which there
-    is no state, and where a file was just changed: clocks have ticks.
+    The statement says how rows are read. None of what is not in files here, of which no time of
+    a change is known, and where a file was just changed: clocks have ticks.
     """
-    if any(isinstance(one.source, Frame) for one in table.way) or not state.files:
+    if not all(isinstance(one.source, Files | DatabaseTable) for one in table.way):
         return None
     changed = [(str(path), path.stat().st_ctime_ns) for path in files_of(table)]
     if time.time_ns() - max(at for _, at in changed) <= footers.SETTLED:

@@ -23,6 +23,7 @@ from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import (
     as_parquet,
     csv_format,
+    find_external,
     find_files,
     folder_columns,
     format_of,
@@ -43,7 +44,14 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.schema import Schema, read_schema, schema_of, schema_reader, united
+from dpquery.policy.schema import (
+    Schema,
+    external_schema,
+    read_schema,
+    schema_of,
+    schema_reader,
+    united,
+)
 from dpquery.policy.units import likely_units, read_unit_type
 from dpquery.policy.values import ascii_folded, read_name
 
@@ -240,6 +248,9 @@ def _table(
 def _rows(given: Given) -> tuple[Source, Schema]:
     if isinstance(given, Frame):
         return given, schema_of(given.rows.schema)
+    external = find_external(given, Path.cwd())
+    if external is not None:
+        return external, external_schema(external)
     files = find_files(given, Path.cwd())
     if not files:
         why = "a table without a file has no rows."

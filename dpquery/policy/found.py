@@ -14,10 +14,10 @@ from itertools import groupby, takewhile
 from pathlib import Path
 
 from dpquery.policy.document import Unfit, toml_text, written
-from dpquery.policy.files import as_parquet, find_files, is_database, stem
+from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
 from dpquery.policy.model import Column, Files, Table
 from dpquery.policy.names import words
-from dpquery.policy.schema import Schema, file_misfits, read_schema
+from dpquery.policy.schema import Schema, external_schema, file_misfits, read_schema
 from dpquery.policy.values import ascii_folded, read_name
 
 Databases = Callable[[Path], Mapping[str, Schema]]
@@ -52,7 +52,12 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
     """
     found, files = Found(), []
     for path in paths:
-        if (directory / path).is_dir():
+        external = find_external([path], directory)
+        if external is not None:
+            source = {"path": toml_text(path)}
+            schema = external_schema(external)
+            found.tables.append(FoundTable(stem(path.rstrip("/")), source, schema))
+        elif (directory / path).is_dir():
             _in_folder(path, directory, databases, found)
         elif is_database(Path(path)):
             found.tables += _in_database(path, directory, databases)

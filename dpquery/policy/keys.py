@@ -261,8 +261,8 @@ _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("path", values.read_paths, '"people.parquet"',
-        "names the files that hold the rows; paths start at the policy",
-        costs="nothing"),
+        "names the files that hold the rows, the folder of a Delta Lake or Iceberg table, or "
+        "objects under s3://; paths start at the policy", costs="nothing"),
     Key("format", values.read_format, '"csv"', **_OF_LINES, costs="nothing",
         says="is how rows stand in the files, where their names do not end in it"),
     Key("delimiter", values.read_delimiter, '";"', **_OF_LINES, costs="nothing",
@@ -273,10 +273,15 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
         says="is what stands for NULL in CSV: nothing at all unless stated"),
     Key("fields", values.read_names, '["user_id", "age"]', **_OF_LINES, costs="nothing",
         says="are the names of all fields of a line of CSV, where the first line has none"),
-    Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table",
-        costs="nothing"),
-    Key("table", values.read_text, '"people"', "is the name of the table in that DuckDB file",
-        costs="nothing"),
+    Key("database", values.read_text, '"people.duckdb"', costs="nothing",
+        says="is a DuckDB or SQLite file with the table, or the URL of a PostgreSQL database, "
+        "without a password"),
+    Key("table", values.read_text, '"people"', costs="nothing",
+        says="is the name of the table in that database, or of a view of a DuckDB file; "
+        "sales.people is in the schema sales unless `schema` is stated"),
+    Key("schema", values.read_text, '"sales"', costs="nothing",
+        says="is the schema of the table in that database",
+        needs=(Beside("table", "a schema holds several tables.", 'table = "people"'),)),
     Key("public", values.read_flag, "true", default=False,
         says="says that the table holds nobody's data and may be shown as it is",
         costs="privacy, all of it: every row can be shown"),

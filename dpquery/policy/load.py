@@ -32,11 +32,13 @@ from dpquery.policy.document import (
 from dpquery.policy.files import (
     as_parquet,
     csv_format,
+    find_external,
     find_file,
     find_files,
     folder_columns,
     format_of,
     is_database,
+    is_sqlite,
     unlinked,
 )
 from dpquery.policy.keys import (
@@ -52,8 +54,10 @@ from dpquery.policy.keys import (
     missing,
 )
 from dpquery.policy.model import (
+    MAIN,
     Column,
     DatabaseTable,
+    External,
     Files,
     Format,
     Json,
@@ -74,7 +78,7 @@ from dpquery.policy.units import (
     undecided,
     with_ways,
 )
-from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
+from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -176,7 +180,8 @@ def _table(name: str, section: Section) -> Table:
         header = f"[{dotted((*section.path, 'columns'))}]"
         remedy = f"{header}, or public = true if it is nobody's data"
         raise section.refuse(None, contradiction("lists no columns", why, remedy))
-    given = {key: stated.pop(key) for key in ("path", "database", "table", "format", *_OF_CSV)}
+    sources = ("path", "database", "table", "schema", "format", *_OF_CSV)
+    given = {key: stated.pop(key) for key in sources}
     columns = _columns(section.child("columns"), public)
     for column in stated["unique"] if columns else ():
         if column not in columns:
@@ -197,31 +202,62 @@ def _table(name: str, section: Section) -> Table:
 def _source(
     section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
 ) -> Source:
-    """Find the rows of a table: in files, or in one table of a DuckDB file."""
-    directory = section.document.path.parent
+    """Find the rows of a table: in files, or in one table of a database."""
     path, database, table = given["path"], given["database"], given["table"]
     if path and not database and not table:
-        files = section.read("path", find_files, path, directory, given["format"] or "parquet")
-        for text in path:
-            if is_database(Path(text)):
-                what = f"names a DuckDB file: {toml_text(text)}"
-                why = "it can hold several tables, so that a path alone names none of them."
-                keys = (f"database = {toml_text(text)}", 'table = "people"')
-                remedy = (as_parquet(text),) if public else keys
-                raise section.refuse("path", contradiction(what, why, *remedy))
-        return Files(files, _format(section, given, files, named))
+        return _in_files(section, given, public, named)
     if database and table and not path:
-        found = section.read("database", find_file, database, directory)
-        return DatabaseTable(found, table)
+        return _in_database(section, given, public)
     places = ("path", "database", "table")
     stated = [key for key in places if given[key]]
     unfit = contradiction(
         "has an unclear source" if stated else "has no source",
-        "the rows of a table come from files, or from one table of a DuckDB file.",
+        "the rows of a table come from files, or from one table of a database.",
         'path = "people.parquet"',
         'or both database = "people.duckdb" and table = "people"',
     )
     raise section.refuse(min(stated, default=None), unfit)
+
+
+def _in_files(
+    section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
+) -> Source:
+    path, directory = given["path"], section.document.path.parent
+    external = section.read("path", find_external, path, directory)
+    if external is not None:
+        return _private(section, "path", external, public)
+    files = section.read("path", find_files, path, directory, given["format"] or "parquet")
+    for text in path:
+        if is_database(Path(text)):
+            what = f"names a DuckDB file: {toml_text(text)}"
+            why = "it can hold several tables, so that a path alone names none of them."
+            keys = (f"database = {toml_text(text)}", 'table = "people"')
+            remedy = (as_parquet(text),) if public else keys
+            raise section.refuse("path", contradiction(what, why, *remedy))
+    return Files(files, _format(section, given, files, named))
+
+
+def _in_database(section: Section, given: Mapping[str, Any], public: bool) -> Source:
+    database, table, schema = given["database"], given["table"], given["schema"]
+    if "://" in database:
+        url = section.read("database", read_url, database)
+        whole = table if schema is None and "." in table else f"{schema or 'public'}.{table}"
+        return _private(section, "database", External("postgres", url, whole), public)
+    found = section.read("database", find_file, database, section.document.path.parent)
+    if is_sqlite(found):
+        return _private(section, "database", External("sqlite", str(found), table), public)
+    if schema is None and table.count(".") == 1:
+        schema, table = table.split(".")
+    return DatabaseTable(found, table, schema or MAIN)
+
+
+def _private(section: Section, key: str, source: External, public: bool) -> External:
+    """Refuse a public table that is in no file."""
+    if public:
+        what = "names what is no file for a public table"
+        why = "public tables are read from files, whole, when a session opens."
+        raise section.refuse(key, contradiction(what, why, 'path = "regions.parquet"'))
+    return source
 
 
 def _format(
@@ -255,8 +291,7 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
     """Refuse a file that is public and private, or that protects different units."""
     first: dict[object, Table] = {}
     for table in sorted(tables.values(), key=lambda table: table.public):
-        source = table.source
-        for place in source.paths if isinstance(source, Files) else [source]:
+        for place in _places(table.source):
             other = first.setdefault(place, table)
             if other.public != table.public:
                 key, what = "public", "is also a private table's data"
@@ -270,6 +305,16 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
             else:
                 continue
             raise section.child(table.name).refuse(key, contradiction(what, why, remedy))
+
+
+def _places(source: Source) -> Sequence[object]:
+    match source:
+        case Files(paths):
+            return paths
+        case External():
+            return [source.root]
+        case _:
+            return [source]
 
 
 # Columns: what is not listed does not exist for analysts.

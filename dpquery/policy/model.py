@@ -24,6 +24,8 @@ from dpquery.ir.query import Above
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
 
+MAIN = "main"
+"""The schema of a DuckDB file in which tables are unless somebody says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -140,10 +142,35 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table of a DuckDB file, opened for reading only."""
+    """A table or a view of a DuckDB file, opened for reading only."""
 
     database: Path
     table: str
+    schema: str = MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A table that a library of its own reads, of which the engine copies each state."""
+
+    kind: str
+    """What opens it: a name in `external.py`."""
+    place: str
+    """An absolute path, or a URL."""
+    table: str = ""
+    """Of a database: the name of a table, with that of its schema before a dot."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the place, for messages."""
+        return self.table or self.place.rstrip("/").rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        """What holds it in all its states, with the name of the table there."""
+        of_one_state = self.kind == "iceberg" and self.place.endswith(".json")
+        place = self.place.rsplit("/", 2)[0] if of_one_state else self.place
+        return f"{place} {self.table.lower()}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +181,7 @@ class Frame:
     """An Arrow table."""
 
 
-Source = Files | DatabaseTable | Frame
+Source = Files | DatabaseTable | External | Frame
 """Where the rows of a table are."""
 
 
@@ -379,8 +406,11 @@ def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
 
 def _own_place(table: Table, policy: Policy) -> tuple[Fact, ...]:
     match table.source:
-        case DatabaseTable(database, name):
-            return from_ledger(database, policy), name
+        case DatabaseTable(database, name, schema):
+            place = from_ledger(database, policy), name
+            return place if schema == MAIN else (*place, schema)
+        case External(_, url, name) if name:
+            return (url if "://" in url else from_ledger(Path(url), policy)), name
         case Frame():
             return "memory", table.name
         case Files(paths) if not table.written:

@@ -20,10 +20,12 @@ from pyarrow import types as is_
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed
 from dpquery.policy.document import Unfit, written
+from dpquery.policy.external import opened
 from dpquery.policy.files import as_parquet, is_database
 from dpquery.policy.footers import footer
 from dpquery.policy.headers import fields_of
-from dpquery.policy.model import Csv, Files, Format, Json, Parquet, Table
+from dpquery.policy.model import Csv, External, Files, Format, Json, Parquet, Table
+from dpquery.policy.snapshots import Unreadable
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -195,6 +197,8 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
 
     Files may lack columns that others have, which are NULL there, as long as they have some.
     """
+    if isinstance(table.source, External):
+        return _external_misfits(table, table.source)
     format_ = _format(table)
     if isinstance(format_, Json):  # each line says what it has
         return _unopened(table)
@@ -270,6 +274,22 @@ def _named(table: Table) -> Set[str]:
 
 def _format(table: Table) -> Format:
     return table.source.format if isinstance(table.source, Files) else Parquet()
+
+
+def external_schema(source: External) -> Schema:
+    """Read the schema of what a library reads, or refuse what it cannot read (DPQ601)."""
+    try:
+        return schema_of(opened(source).schema)
+    except Unreadable as unfit:
+        what = f"{written(source.name)} {unfit}"
+        raise Unfit(what, "its own library says what its columns are.", code="DPQ601") from None
+
+
+def _external_misfits(table: Table, source: External) -> list[Misfit]:
+    try:
+        return compare(table, schema_of(opened(source).schema), source.name)
+    except Unreadable as unfit:
+        return [Misfit(None, f"{source.name} {unfit}")]
 
 
 def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:

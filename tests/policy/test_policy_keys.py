@@ -45,7 +45,7 @@ def test_what_is_read_is_what_the_model_remembers() -> None:
     assert {key.to for key in COLUMN.keys} == {one.name for one in fields(Column)} - {"name"}
     assert {key.to for key in LIMITS.keys} == {one.name for one in fields(ScanLimits)}
     of_csv = {one.name for one in fields(Csv)}
-    sources = {"path", "database", "table", "format", *of_csv}
+    sources = {"path", "database", "schema", "table", "format", *of_csv}
     of_table = {one.name for one in fields(Table)} - {"name", "source", "written", "columns"}
     assert {key.to for key in TABLE.keys} - sources == of_table
 

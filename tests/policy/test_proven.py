@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.core.types import INTEGER
 from dpquery.engine.duckdb import engine
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.files import Fingerprint, claim_of, fingerprint
 from dpquery.errors import ScanFailed
 from dpquery.policy import footers
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Frame
+from dpquery.policy.model import Frame, Through
 from dpquery.shell.main import run_verb
 
 POLICY = """
@@ -173,7 +174,10 @@ def test_a_claim_names_the_rows_and_the_state(policy: Path, counted: list[str]):
     assert first == claim_of("SELECT 1", replace(table, name="u"), state)
     assert claim_of("SELECT 2", table, state) != first != claim_of("SELECT 1", table, other)
     assert claim_of("SELECT 1", replace(table, source=Frame(None)), state) is None
-    assert claim_of("SELECT 1", table, Fingerprint(())) is None
+    through = replace(
+        table, through=Through("x", replace(table, source=Frame(None)), "x", INTEGER)
+    )
+    assert claim_of("SELECT 1", through, state) is None
 
 
 def test_units_of_a_frame_are_counted_by_each_session(policy: Path, counted: list[str]):

@@ -243,7 +243,7 @@ class DuckDBEngine:
         if told:
             raise DataChanged(f"{table.name}: {told[0]}")
         if self._viewed.get(table.name) != state:
-            define(connection, table)
+            define(connection, table, state)
             self._viewed[table.name] = state
         if verified:
             return

@@ -19,6 +19,7 @@ import pyarrow as pa
 from dpquery.core.types import TEXT, Type
 from dpquery.engine.duckdb.connection import (
     duckdb_name,
+    execute,
     quoted,
     start,
     stored,
@@ -27,9 +28,21 @@ from dpquery.engine.duckdb.connection import (
 )
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.engine.lines import Lines
-from dpquery.policy.model import Csv, DatabaseTable, Files, Frame, Json, Parquet, Table
+from dpquery.policy.external import opened
+from dpquery.policy.model import (
+    Csv,
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Json,
+    Parquet,
+    Table,
+)
 from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
+from dpquery.policy.snapshots import Unreadable
 
 
 def view_name(table: Table) -> str:
@@ -65,10 +78,39 @@ def _held(table: Table) -> str:
     return f"in:{table.name}"
 
 
-def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Make the view of a table, for the schema that its source has now."""
+def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
+    """Make the view of a table, for the schema that its source has in a state.
+
+    Raises:
+        DataChanged: a copy would be of another state.
+    """
+    for one in table.way:
+        if isinstance(one.source, External):
+            _copy(connection, one, one.source, state)
     view = quoted(view_name(table))
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows_sql(table)}")
+
+
+def _copy(
+    connection: duckdb.DuckDBPyConnection, table: Table, source: External, state: Fingerprint
+) -> None:
+    """Copy the rows of a state into memory: no library has to read one state twice alike."""
+    snapshot = opened(source)
+    if not state.of(snapshot.state()):
+        raise DataChanged(f"{table.name} changed before it was copied")
+    with connection.cursor() as beside:  # what is registered is gone with it
+        beside.register("given", snapshot.read(_names(table)))
+        execute(beside, f"CREATE OR REPLACE TABLE {_copied(table)} AS FROM given")
+
+
+def _copied(table: Table) -> str:
+    """Name a copy: on the way to units, a table has other columns than for itself."""
+    return quoted(f"s:{table.name}:{_names(table)}")
+
+
+def _names(table: Table) -> list[str]:
+    owner = table.unit if table.through is None else table.through.column
+    return [*dict.fromkeys([*table.columns, *([] if owner is None else [owner])])]
 
 
 def rows_sql(table: Table) -> str:
@@ -109,6 +151,8 @@ def own_rows_sql(table: Table) -> str:
             return f"SELECT {columns} FROM {stored(source)}"
         case Frame():
             return f"SELECT {columns} FROM {quoted(_held(table))}"
+        case External():
+            return f"SELECT {columns} FROM {_copied(table)}"
         case Files() as source:
             return _rows_of_files(source, types, quoted(_held(table)))
         case other:
@@ -174,7 +218,7 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
-        case Files():
+        case Files() | External():
             return file_misfits(table)
         case Frame():  # its own schema is the policy
             return []
@@ -196,7 +240,11 @@ def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with closing(start()) as connection:
         try:
             attach(connection, [replace(table, through=None)])
+            if isinstance(table.source, External):
+                _copy(
+                    connection, table, table.source, fingerprint(replace(table, through=None))
+                )
             rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
-        except duckdb.Error:
+        except (duckdb.Error, Unreadable, DataChanged):
             raise OSError from None
