@@ -96,8 +96,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         for name, texts in paths.items():
             _at(f"the table {name}", _rows, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
-    most = read_argument(BUDGET["epsilon"], epsilon)
-    limit = Loss(most, read_argument(BUDGET["delta"], delta))
+    limit = [read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)]
     units = _at("unit", _units, unit, paths)
     of_units = _of_units(rows_per_unit, max_rows_contributed, units)
     tables: dict[str, Table] = {}
@@ -110,19 +109,21 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
     policy = Policy(
-        name=", ".join(
-            text
-            for name, given in paths.items()
-            for text in ([name] if isinstance(given, Frame) else given)
-        ),
+        name=_told(paths),
         neighbours=read_argument(PRIVACY["neighbours"], neighbours),
-        budget=PolicyBudget(Ceiling.of(limit, HALF)),
+        budget=PolicyBudget(Ceiling.of(Loss(*limit), HALF)),
         tables=tables,
         ledger=_at("ledger", ledger_of_ones_own, ledger),
         directory=Path.cwd(),
         published=False,
     )
     return policy, tuple(notes)
+
+
+def _told(given: Mapping[str, Given]) -> str:
+    """Return what was connected to: files as they were named, frames by their tables."""
+    each = ([name] if isinstance(one, Frame) else one for name, one in given.items())
+    return ", ".join(text for texts in each for text in texts)
 
 
 def read_argument(key: Key, value: object, code: str = "") -> Any:
