@@ -21,7 +21,7 @@ _END = 8
 """Bytes that close a footer: its length, and what says that the file is Parquet."""
 _TAIL = 2**14
 _LARGEST = 2**26
-_SETTLED = 2 * 10**9
+SETTLED = 2 * 10**9
 """Nanoseconds after which a file that is written to has another time: clocks have ticks."""
 _MOST = 2**17
 _KEPT: dict[str, tuple[tuple[int, ...], Footer]] = {}
@@ -48,7 +48,7 @@ def footer(path: Path) -> Footer:
     if kept is not None and known == _state(found):
         return kept
     read, found = _read(key)
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED:
+    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED:
         if len(_KEPT) >= _MOST:
             _KEPT.clear()
         _KEPT[key] = _state(found), read
