@@ -19,8 +19,8 @@ import duckdb
 import numpy as np
 
 import dpquery
-from benchmarks.bench import ledger, slow_disk
-from benchmarks.bench.data import make
+from benchmarks.bench import ledger, many_files, slow_disk
+from benchmarks.bench.data import HERE, make
 from dpquery.mechanisms import FittedQuantiles, Randomness
 
 RESULTS = Path(__file__).parent / "results"
@@ -199,6 +199,7 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     print(f"{rows:,} rows, median of {rounds} alternating rounds")
     found = compare(make(rows), rounds, sys.argv[3] if len(sys.argv) > 3 else "")
+    found += many_files.compare(HERE / "many", rounds)
     stub = billion_rows() * 1000
     print(f"1,000,000,000 rows in a counting function, nine deciles: {stub:.1f} ms of Python")
     small = warm_latency() * 1000

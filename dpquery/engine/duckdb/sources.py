@@ -28,7 +28,7 @@ from dpquery.engine.duckdb.connection import (
 from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
 from dpquery.engine.lines import Lines
 from dpquery.policy.model import Csv, DatabaseTable, Files, Frame, Json, Parquet, Table
-from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
+from dpquery.policy.schema import Misfit, file_misfits, read_header, seen_schema
 
 
 def view_name(table: Table) -> str:
@@ -109,7 +109,7 @@ def _rows_of_parquet(
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Where all have one schema, the first says it, and no other
     # has to be opened to know what the columns are.
-    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
     folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
     columns = ", ".join(
         _of_folder(name, type_) if name in folders else quoted(name)
@@ -145,6 +145,8 @@ def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
+        case Files(format=Parquet()):
+            return file_misfits(table, seen_schema)
         case Files():
             return file_misfits(table)
         case Frame():  # its own schema is the policy
