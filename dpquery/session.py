@@ -146,6 +146,7 @@ class Session:
                 if command is not None:
                     return self._free(self._shown(command, price))
                 query = refreshed(source)
+                self._engine.prepare()
                 plan = self._plan(query or source, price)  # parse, bind, check, plan
             source = source if plan.source is query else plan.source
             while True:

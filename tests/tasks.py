@@ -88,7 +88,9 @@ def policy_page() -> str:
         "# Keys of a policy",
         "`make docs` writes this from `dpquery/policy/keys.py`; [`owners.md`](owners.md) says "
         "how to choose. Only `[budget]` and one table have to be there; every key may be left "
-        "out unless this page says otherwise. A key that is not listed here is refused.",
+        "out unless this page says otherwise. A key that is not listed here is refused. What a "
+        "key costs is privacy (what an answer may tell of somebody), noise (what hides it), "
+        "time of the machine, or nothing.",
         *chain.from_iterable(map(_group, keys.GROUPS)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -96,17 +98,17 @@ def policy_page() -> str:
 
 def _group(group: keys.Group) -> tuple[str, str, str]:
     rows = [
-        f"| `{_cell(key.line)}` | {_cell(key.reader.takes)} | {_key(key)} |"
+        f"| `{_cell(key.line)}` | {_cell(key.reader.takes)} | {_key(key)} | {key.costs} |"
         for key in group.keys
     ]
-    table = "\n".join(["| key | value | |", "|---|---|---|", *rows])
+    table = "\n".join(["| key | value | | costs |", "|---|---|---|---|", *rows])
     return f"## `{group.header}`", group.says, table
 
 
 def _key(key: keys.Key) -> str:
     beside = (
         ("Not beside", [f"`{other.key}`" for other in key.excludes]),
-        ("Needs", [f"`{other.key}`" for other in key.needs]),
+        ("Needs", [" or ".join(f"`{k}`" for k in other.keys) for other in key.needs]),
         ("For columns of type", sorted(key.kinds.of) if key.kinds else []),
     )
     says = key.says.removeprefix("is ")

@@ -2,7 +2,9 @@
 
 A table is known by its name if its files were moved, and by where these are if it was renamed,
 however the path is spelled: the same rows under another unit would have another loss, and the
-sum of both is neither.
+sum of both is neither. What a policy calls the unit of all tables stands beside them. It may be
+said of a ledger that was used without it: that losses add up for each table's unit, they do for
+whoever is that unit in several tables.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from os.path import relpath
 from pathlib import Path
 
 from dpquery.budget.ledger.admin import PUBLIC, Promise
-from dpquery.policy.model import DatabaseTable, Frame, Policy, Table
+from dpquery.policy.model import MAIN, DatabaseTable, External, Frame, Policy, Table
 
 FEW = 16
 """Files that are named one by one; more of them come and go."""
@@ -22,14 +24,20 @@ def promise_of(policy: Policy) -> Promise:
     """Take from a policy what its losses are about."""
     tables = sorted(policy.tables.values(), key=lambda table: table.name)
     units = ((name, _unit(table)) for table in tables for name in _names(table, policy))
-    return Promise(policy.neighbours.value, tuple(dict.fromkeys(units)))
+    named = [] if policy.unit is None else [("unit", f"one {policy.unit}")]
+    return Promise(policy.neighbours.value, (*dict.fromkeys(units), *named))
 
 
 def _names(table: Table, policy: Policy) -> Iterator[str]:
     yield f"table {table.name.lower()}"
     if isinstance(table.source, DatabaseTable):
-        place = _resolved(table.source.database, policy)
-        yield f"path {place} {table.source.table.lower()}"
+        place, schema = _resolved(table.source.database, policy), table.source.schema.lower()
+        within = "" if schema == MAIN else f"{schema}."
+        yield f"path {place} {within}{table.source.table.lower()}"
+        return
+    if isinstance(table.source, External):
+        root = table.source.root
+        yield f"path {root if '://' in root else _resolved(Path(root), policy)}"
         return
     if isinstance(table.source, Frame):
         return
@@ -48,4 +56,5 @@ def _resolved(path: Path, policy: Policy) -> str:
 def _unit(table: Table) -> str:
     if table.public:
         return PUBLIC
-    return "by row" if table.unit is None else f"by {table.unit.lower()}"
+    way = "" if table.through is None else f" through {str(table.through).lower()}"
+    return "by row" if table.unit is None else f"by {table.unit.lower()}{way}"

@@ -181,6 +181,10 @@ class Engine(Protocol):
         """Return what the engine would run for a scan; nothing is opened."""
         ...
 
+    def prepare(self) -> None:
+        """Begin what takes a while, of which no row and no query is known: one will come."""
+        ...
+
     def rehearse(self, scan: Scan) -> None:
         """Check what would be run for a scan, before it is charged.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -20,9 +20,20 @@ import pyarrow as pa
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy.external import opened
 from dpquery.policy.footers import footer
-from dpquery.policy.model import DatabaseTable, Files, Frame, Parquet, Policy, Table, place_name
-from dpquery.policy.schema import Misfit, file_misfits
+from dpquery.policy.model import (
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Parquet,
+    Policy,
+    Table,
+    place_name,
+)
+from dpquery.policy.schema import Misfit, Schema, file_misfits
+from dpquery.policy.snapshots import State
 
 _END = 2**20
 
@@ -36,19 +47,39 @@ class Fingerprint:
     """What tells one state of a table's files from another."""
 
     files: tuple[tuple[int, int, int, int, str], ...]
+    """Place, size, time and footer of each; of what a library reads, the size and a tag."""
+
+    def of(self, state: State) -> bool:
+        """Return whether a snapshot is among what this was taken of."""
+        return {*_parts(state)} <= {*self.files}
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table's files: place, size, time and footer of each."""
-    return Fingerprint(tuple(footer(path).state for path in files_of(table)))
+    """Take the fingerprint of a table, and of the tables that say whose the rows are."""
+    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one)))
+
+
+def _own_parts(table: Table) -> Iterable[tuple[int, int, int, int, str]]:
+    if isinstance(table.source, External):
+        return _parts(opened(table.source).state())
+    return [footer(path).state for path in _own_files(table)]
+
+
+def _parts(state: State) -> Iterable[tuple[int, int, int, int, str]]:
+    return [(0, 0, size, 0, f"{name} {tag}") for name, size, tag in state]
 
 
 def files_of(table: Table) -> list[Path]:
+    """Return the files that say what rows a table has, and whose they are."""
+    return [path for one in table.way for path in _own_files(one)]
+
+
+def _own_files(table: Table) -> list[Path]:
     """Return the files of a table: of a database, what waits to be written to it too."""
     match table.source:
         case Files(paths):
             return list(paths)
-        case Frame():
+        case Frame() | External():
             return []
         case DatabaseTable(database):
             wal = database.with_name(database.name + ".wal")
@@ -107,7 +138,14 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner."""
+    """Return how the schema of a private table differs from the policy, for the owner.
+
+    Of the tables on the way to its unit, it is said of their keys.
+    """
+    return [misfit for one in table.way for misfit in _own_misfits(one)]
+
+
+def _own_misfits(table: Table) -> list[Misfit]:
     if isinstance(table.source, DatabaseTable):
         from dpquery.engine.duckdb.connection import misfits_in_file
 
@@ -116,7 +154,7 @@ def misfits_of(table: Table) -> list[Misfit]:
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a private table's rows, for the owner.
+    """Yield some columns of what a private table's own source holds, for the owner.
 
     Raises:
         OSError: they cannot be read.
@@ -126,6 +164,17 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     return batches(table, names)
 
 
+def schemas_of(database: Path) -> Mapping[str, Schema]:
+    """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
+
+    Raises:
+        Unfit: DPQ601 the file cannot be opened, or not without reading rows.
+    """
+    from dpquery.engine.duckdb.connection import schemas_in_file
+
+    return schemas_in_file(database)
+
+
 def require_fit(policy: Policy, log: FaultLog) -> None:
     """Hold the schemas of all private tables against the policy.
 
@@ -133,13 +182,18 @@ def require_fit(policy: Policy, log: FaultLog) -> None:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
     for table in policy.tables.values():
-        waiting = isinstance(table.source, DatabaseTable) and len(files_of(table)) > 1
-        told = [] if table.public or waiting else [*map(str, misfits_of(table))]
+        ready = [] if table.public else [one for one in table.way if not _waits(one)]
+        told = [str(misfit) for one in ready for misfit in _own_misfits(one)]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
+
+
+def _waits(table: Table) -> bool:
+    """Return whether changes wait beside a table's DuckDB file."""
+    return isinstance(table.source, DatabaseTable) and len(_own_files(table)) > 1
 
 
 def _unfit(table: Table, policy: Policy) -> PolicyInvalid:
@@ -179,33 +233,57 @@ def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
 # from.
 
 
-Watch = Callable[[Table, Fingerprint, Receipt], None]
-"""Is shown each table that was read, with its state and the receipt for reading it."""
-
-
-def unwatched(table: Table, state: Fingerprint, receipt: Receipt) -> None:
-    """Take any files: nobody says when they are another version."""
-
-
 class States(Protocol):
-    """What remembers the first state of files under a version."""
+    """What remembers the first state of files under a version, and what was found of states."""
 
     def first_state(self, version: int, place: str, make: Callable[[], str]) -> str:
         """Return the first state at a place; where there is none, it is what is made now."""
         ...
 
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        ...
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        ...
+
 
 def watch_of(policy: Policy, states: States) -> Watch:
     """Return what watches the tables of a policy, where somebody publishes their versions."""
-    return Drift(policy, states) if policy.published else unwatched
+    return Drift(policy, states) if policy.published else Watch(states)
 
 
-class Drift:
+class Watch:
+    """Is shown each table that was read; takes any files, where nobody says what they are."""
+
+    def __init__(self, states: States | None = None) -> None:
+        self._states = states
+
+    def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
+        """Pass a table, with its state and the receipt for reading it."""
+
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        return self._states is not None and self._states.is_proven(claim)
+
+    def prove(self, claim: str) -> None:
+        """Remember that it was."""
+        if self._states is not None:
+            self._states.prove(claim)
+
+
+unwatched = Watch()
+"""Remembers nothing."""
+
+
+class Drift(Watch):
     """Holds files against the first state that was read under their version."""
 
     def __init__(self, policy: Policy, states: States) -> None:
+        super().__init__(states)
         self._policy = policy
-        self._states = states
+        self._first = states.first_state
         self._same: dict[tuple[str, int], Fingerprint] = {}
 
     def __call__(self, table: Table, state: Fingerprint, receipt: Receipt) -> None:
@@ -237,7 +315,7 @@ class Drift:
             told = [_seen(table, state), _bytes(table, state)]
             return json.dumps(told, separators=(",", ":"))
 
-        text = self._states.first_state(version, place, make)
+        text = self._first(version, place, make)
         seen, bytes_ = json.loads(text)
         if seen != _seen(table, state) and bytes_ != _bytes(table, state):
             raise DataChanged(
@@ -247,11 +325,11 @@ class Drift:
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:
-    """Return name, size and time of each file."""
-    paths = map(str, files_of(table))
+    """Return name, size and time of each file; of another state its size and tag."""
+    paths = iter(map(str, files_of(table)))
     return [
-        [path, size, time]
-        for path, (_, _, size, time, _) in zip(paths, state.files, strict=True)
+        [next(paths) if device + inode else end, size, time]
+        for device, inode, size, time, end in state.files
     ]
 
 
@@ -266,6 +344,36 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     source = table.source
     of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
     whole = table.parting is not None or of_lines  # no end of a text tells of its middle
-    told = sorted(about_bytes(path, whole=whole) for path in files_of(table))
+    told = [about_bytes(path, whole=whole) for path in files_of(table)]
     require_unchanged([table], {table.name: state})
-    return told
+    return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])
+
+
+# Whether units have one row each, as `rows_per_unit = 1` says: found once for each state.
+#
+# To count takes ten times as long as a sum, so what was found is remembered, beside the first
+# states above. A claim names the declaration and all that is known of the files: whatever
+# replaces a file, moves it or writes to it sets the time of its last change, which programs
+# cannot set back as they can the time of the last write. Of any other state nothing is
+# remembered, and it is counted. What is remembered decides how long a scan takes, and neither
+# what it gives nor what it costs.
+
+
+def single_claim(table: Table, state: Fingerprint) -> str | None:
+    """Return the claim that each unit has one row, of a state before which it is written.
+
+    There is none of rows that depend on more than their own files, or have no files.
+    """
+    match table:
+        case Table(through=None, source=Files(format=Parquet())):
+            stored = []
+        case Table(through=None, source=DatabaseTable(schema=schema, table=name)):
+            stored = [schema, name]
+        case _:
+            return None
+    files = [
+        [str(path), *told, path.stat().st_ctime_ns]
+        for path, told in zip(files_of(table), state.files, strict=True)
+    ]
+    claim = json.dumps(["one row of each unit", table.unit, stored, files])
+    return hashlib.sha256(claim.encode()).hexdigest()

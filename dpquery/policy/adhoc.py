@@ -23,6 +23,7 @@ from dpquery.policy.document import Unfit, written
 from dpquery.policy.files import (
     as_parquet,
     csv_format,
+    find_external,
     find_files,
     folder_columns,
     format_of,
@@ -30,7 +31,7 @@ from dpquery.policy.files import (
 )
 from dpquery.policy.frames import is_frame, read_frame
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
-from dpquery.policy.load import ledger_of_ones_own, likely_units, read_unit_type
+from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import (
     Bounds,
     Column,
@@ -43,7 +44,15 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.schema import Schema, read_schema, schema_of, schema_reader, united
+from dpquery.policy.schema import (
+    Schema,
+    external_schema,
+    read_schema,
+    schema_of,
+    schema_reader,
+    united,
+)
+from dpquery.policy.units import likely_units, read_unit_type
 from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
@@ -244,6 +253,9 @@ def _table(
 def _rows(given: Given) -> tuple[Source, Schema]:
     if isinstance(given, Frame):
         return given, schema_of(given.rows.schema)
+    external = find_external(given, Path.cwd())
+    if external is not None:
+        return external, external_schema(external)
     files = find_files(given, Path.cwd())
     if not files:
         why = "a table without a file has no rows."

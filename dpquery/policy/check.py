@@ -24,6 +24,7 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
+from dpquery.policy.links import lacking, names_of, owners, shared
 from dpquery.policy.model import Column, Files, Policy, Table
 from dpquery.policy.schema import (
     Misfit,
@@ -74,13 +75,19 @@ def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
         rows: reads private tables; both are an engine's, which knows all kinds of sources.
     """
     findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
+    units: dict[str, pa.Array] = {}
     for table in policy.tables.values():
-        visit = _Visit(table, policy.budget.limit.delta, rows)
+        visit = _Visit(table, policy.budget.limit.delta, rows, units)
         findings += (
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    return findings
+
+    def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return _Visit(table, Fraction(0), rows, {}).batches(names)
+
+    told = [*shared(policy, units), *lacking(policy, rows_of)]
+    return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
 
 
 # Limits that promise little, or never bind. None is a fault: the owner decides.
@@ -130,6 +137,8 @@ class _Visit:
     delta: Fraction
     """What the policy has in all."""
     rows: Rows
+    units: dict[str, pa.Array]
+    """The different units of each table that was checked."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -172,7 +181,10 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
             lack = [] if table.public else lacking_columns(table)
             yield from ((Severity.NOTE, one.column, one.text) for one in lack)
         if all(misfit.column is not None for misfit in found):
-            yield from _rows(visit, {misfit.column for misfit in found})
+            unsound = {misfit.column for misfit in found}
+            if any(misfits(one) for one in table.way[1:]):  # which is told of that table
+                unsound.add(table.unit)
+            yield from _rows(visit, unsound)
     except (pa.ArrowException, OSError):
         yield Severity.FAULT, None, "a file cannot be read"
 
@@ -187,7 +199,7 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             yield from _values(visit, column)
     if table.unit is None:
         yield from _delta(visit, sum(batch.num_rows for batch in visit.batches([])))
-    elif table.unit not in unsound:
+    elif not unsound & {table.unit, table.through and table.through.column}:
         yield from _units(visit, table.unit)
         parting = table.parting
         if parting is not None and parting.per_unit and parting.name not in unsound:
@@ -258,11 +270,20 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    values = _names(list(visit.batches([unit])), unit)
-    if values.null_count:
-        text = f"{values.null_count} of {len(values)} rows have no unit: they never count"
-        yield Severity.WARNING, unit, text
-    counts = pc.value_counts(pc.drop_null(values)).field("counts").to_numpy()
+    through = visit.table.through
+    found = owners(visit.table, visit.rows)
+    if found.nobodys:
+        text = f"{found.nobodys} of {found.rows} rows have no unit: they never count"
+        if through is not None:
+            text += f"; {through.table.name} has no unit for their {through.column}"
+        yield Severity.WARNING, unit if through is None else through.column, text
+    if found.several:
+        text = f"{found.several} times a row is another unit's as well, and counts for each"
+        yield Severity.NOTE, unit, text
+    counted = pc.value_counts(found.units)
+    if through is None:
+        visit.units[visit.table.name] = counted.field("values")
+    counts = counted.field("counts").to_numpy()
     units, rows = len(counts), int(counts.sum())
     yield from _delta(visit, units)
     if units == rows:
@@ -294,18 +315,11 @@ def _delta(visit: _Visit, units: int) -> Iterator[Told]:
         yield Severity.WARNING, visit.table.unit, text
 
 
-def _names(batches: list[pa.RecordBatch], unit: str) -> pa.ChunkedArray:
-    """Return the units of rows in one type, in which they are equal or not."""
-    integers = all(pa.types.is_integer(batch.schema.field(unit).type) for batch in batches)
-    type_ = pa.int64() if integers else pa.string()
-    return pa.chunked_array([pc.cast(batch.column(unit), type_) for batch in batches], type_)
-
-
 def _parts(visit: _Visit, unit: str, column: Column, kept: int) -> Iterator[Told]:
     """Say of how many units some rows do not count: those beyond the first parts."""
     batches = list(visit.batches(list(dict.fromkeys([unit, column.name]))))
     parts = [_part(batch.column(column.name), column) for batch in batches]
-    arrays = [_names(batches, unit), pa.chunked_array(parts, pa.int32())]
+    arrays = [names_of(batches, unit), pa.chunked_array(parts, pa.int32())]
     rows = pa.table(arrays, ["unit", "part"]).drop_null()
     units = rows.group_by("unit").aggregate([("part", "count_distinct")])
     beyond = int(pc.sum(pc.greater(units["part_count_distinct"], kept)).as_py() or 0)

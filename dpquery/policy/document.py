@@ -187,7 +187,15 @@ def read_document(path: str | Path) -> Document:
     Raises:
         PolicyInvalid: DPQ601 the file cannot be read; DPQ602 it is not TOML.
     """
-    text = _text(Path(path))
+    return document_of(_text(Path(path)), path)
+
+
+def document_of(text: str, path: str | Path) -> Document:
+    """Return the text of a policy file, which may be written yet.
+
+    Raises:
+        PolicyInvalid: DPQ602 it is not TOML.
+    """
     try:
         values = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError) as error:
@@ -210,7 +218,7 @@ def _text(path: Path) -> str:
     raise Unfit(
         f"the policy file cannot be read: {reason[0].lower()}{reason[1:]}",
         "a policy is a TOML file that names tables, units and a budget.",
-        "dpquery policy init people.parquet    drafts one from a Parquet file's schema",
+        "dpquery policy init people.parquet    drafts one from the schemas of files",
         code="DPQ601",
     ).at("", str(path))
 

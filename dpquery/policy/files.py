@@ -17,18 +17,18 @@ from itertools import takewhile
 from pathlib import Path
 
 from dpquery.policy.document import Unfit, contradiction, written
-from dpquery.policy.model import Csv
+from dpquery.policy.model import Csv, External
 
 # A table format keeps rows that were deleted, and a log that says which count. Its Parquet
 # files read one by one would bring people back who were to be forgotten, so they are refused
 # by name.
 
 _FORMATS = (
-    ("a Delta Lake table", "_delta_log", "delta_scan"),
-    ("an Iceberg table", "metadata/*.metadata.json", "iceberg_scan"),
+    ("a Delta Lake table", "_delta_log", "delta"),
+    ("an Iceberg table", "metadata/*.metadata.json", "iceberg"),
     ("a Hudi table", ".hoodie", ""),
 )
-"""Each with what stands in its folder, and what reads its current version."""
+"""Each with what stands in its folder, and the kind of source that its folder is by itself."""
 _DUCKLAKE = ".ducklake.files"
 """What DuckLake adds to the name of its catalogue, for the folder of a catalogue's files."""
 _READERS = {
@@ -42,21 +42,67 @@ def refuse_formats(folders: Iterable[Path]) -> None:
     """Refuse folders of a table format and those in one, with links followed or not."""
     ways = {way for one in folders for way in (one.absolute(), Path(os.path.realpath(one)))}
     for folder in sorted({folder for way in ways for folder in (way, *way.parents)}):
-        for name, log, reader in _FORMATS:
+        for name, log, kind in _FORMATS:
             if glob.glob(os.path.join(glob.escape(str(folder)), log)):
-                raise _unfit(name, folder, reader)
+                raise _unfit(name, folder, kind)
         if folder.name.endswith(_DUCKLAKE):
             raise _unfit("a DuckLake catalogue", folder, "")
 
 
-def _unfit(name: str, folder: Path, reader: str) -> Unfit:
+def _unfit(name: str, folder: Path, kind: str) -> Unfit:
     what = f"names files of {name}: {written(str(folder))}"
     why = "its Parquet files can hold rows that were deleted since, and people with them."
     remedy = "write its current version to Parquet files elsewhere, with what keeps the table"
-    if reader:
-        call = f"duckdb.table_function({reader!r}, [{str(folder)!r}])"
-        remedy = _python(f"{call}.write_parquet({f'{folder.name}.parquet'!r})")
+    if kind:
+        remedy = f"{written(str(folder))}    the folder by itself: its current version is read"
     return Unfit(what, why, remedy, code="DPQ613")
+
+
+_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*)://")
+_OBJECT = re.compile(r"s3://[a-zA-Z0-9][a-zA-Z0-9._-]+/[^?#@\[\]{}\\]+")
+_METADATA = ".metadata.json"
+
+
+def find_external(paths: Sequence[str], directory: Path) -> External | None:
+    """Return what a path means that is no file which DuckDB reads; None if it is one.
+
+    That is the folder of a table format, a metadata file of Iceberg, or an object store's URL:
+    of objects, or with a bar at its end of the folder of a Delta Lake table.
+
+    Raises:
+        Unfit: DPQ601 a URL that cannot be read, or one among several paths.
+    """
+    remote = next((path for path in paths if _URL.match(path)), None)
+    if remote is not None:
+        _require_object(remote, len(paths))
+        return External("delta" if remote.endswith("/") else "objects", remote)
+    if len(paths) != 1 or glob.has_magic(paths[0]):
+        return None
+    place = Path(os.path.realpath(directory / paths[0]))
+    if place.name.endswith(_METADATA) and place.is_file():
+        refuse_formats([place.parent.parent.parent])
+        return External("iceberg", str(place))
+    for _, log, kind in _FORMATS:
+        if kind and glob.glob(os.path.join(glob.escape(str(place)), log)):
+            refuse_formats([place.parent])
+            return External(kind, str(place))
+    return None
+
+
+def _require_object(path: str, among: int) -> None:
+    """Refuse a URL that is not of an object store, or says more than where the objects are."""
+    why = "of other places, copies are read: what is elsewhere can change while it is read."
+    if path.partition("://")[0] != "s3":
+        remedy = '"people.parquet"    a copy; or "s3://bucket/people/*.parquet"'
+        raise Unfit(
+            "names no file, but a URL that is not read here", why, remedy, code="DPQ601"
+        )
+    folder, _, name = path.rpartition("/")
+    if among > 1 or not _OBJECT.fullmatch(path) or glob.has_magic(folder) or "**" in name:
+        what = "is not the URL of objects alone"
+        why = "keys come from the environment, and a pattern may stand at the end only."
+        remedy = '"s3://bucket/people/*.parquet"'
+        raise Unfit(what, why, remedy, code="DPQ601")
 
 
 def as_parquet(name: str) -> str:
@@ -82,6 +128,12 @@ def _python(call: str) -> str:
 def is_database(path: Path) -> bool:
     """Return whether a file is named as a database that DuckDB keeps."""
     return path.suffix.lower() in _DATABASES
+
+
+def is_sqlite(path: Path) -> bool:
+    """Return whether a file begins as those that SQLite keeps."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 _PATTERN = re.compile(r"[*?\[\]{}]")

@@ -7,7 +7,7 @@ where the policy has to remember it, as a field in `model.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
@@ -27,6 +27,13 @@ class Beside:
     remedy: str = "leave one of them out"
     unless: object = None
     """The value with which a key may stand beside one that it excludes."""
+    instead: str = ""
+    """Another key that does as well where one is needed."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of which one has to be there, or none may be."""
+        return (self.key, self.instead) if self.instead else (self.key,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Key:
     says: str
     """What it is for, in a sentence that begins with its name."""
     default: object = None
+    costs: str = ""
+    """What it takes: privacy, noise or time, or nothing."""
     field: str = ""
     """What the model calls it, if not by its name."""
     known: tuple[str, ...] = ()
@@ -147,7 +156,7 @@ def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) ->
                 what = f"cannot stand beside {toml_key(other.key)}"
                 raise contradiction(what, other.why, other.remedy)
         for other in key.needs:
-            if other.key not in said:
+            if said.isdisjoint(other.keys):
                 raise contradiction(f"needs {other.key}", other.why, other.remedy)
     return key.read(own, tuple(found[name] for name in key.known))
 
@@ -157,25 +166,36 @@ def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) ->
 PRIVACY = Group("[privacy]", "What is protected.", (
     Key("neighbours", values.read_neighbours, '"add-remove"',
         "says whether the number of units is private (add-remove) or public (substitute)",
-        default=Neighbours.ADD_REMOVE),
+        default=Neighbours.ADD_REMOVE,
+        costs="noise: under substitute a unit moves two groups in place of one"),
+    Key("unit", values.read_name, '"customer"',
+        "names the unit of the whole policy: the unit columns of all tables hold the same "
+        "units, whatever they are called, and tables are joined on them",
+        costs="nothing"),
 ))
 
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
 (
     Key("epsilon", values.read_budget, "1",
-        "is the privacy budget in all; there is no default, and 0 allows no answer"),
+        "is the privacy budget in all; there is no default, and 0 allows no answer",
+        costs="privacy: odds that somebody is in the data change by e to the epsilon"),
     Key("rho", values.read_budget, "0.05",
         "limits the sum of rho (zCDP) in place of epsilon; 0 allows no answer",
         excludes=(Beside("epsilon", "under rho no epsilons are added up; under epsilon and "
-                                    "delta, either sum may do."),)),
+                                    "delta, either sum may do."),),
+        costs="privacy, as epsilon does, which it is converted to at a part of delta"),
     Key("delta", values.read_delta, "1e-7",
-        "is the probability with which the promise may fail; it is 0 unless stated"),
+        "is the probability with which the promise may fail; it is 0 unless stated",
+        costs="privacy: how likely it is that nothing is promised; far below 1 / the units"),
     Key("delta_for_conversion", values.read_delta, "5e-8",
-        "is the part of delta at which rho is converted; the rest is for releases"),
+        "is the part of delta at which rho is converted; the rest is for releases",
+        costs="nothing: it divides delta"),
     Key("max_epsilon_per_query", values.read_budget, "0.5",
-        "is the most that one query may cost"),
+        "is the most that one query may cost",
+        costs="noise: what a query may not spend"),
     Key("shared_answers", values.read_flag, "true", default=False,
-        says="says whether analysts get one another's stored answers at no charge"),
+        says="says whether analysts get one another's stored answers at no charge",
+        costs="nothing: whoever asks sees what another has paid for"),
 ))
 ANALYST = Group("[analysts.alice]",
     "The limit of one analyst, below that of the policy. Without `delta` an analyst may use "
@@ -185,41 +205,53 @@ ANALYST = Group("[analysts.alice]",
 
 LIMITS = Group("[limits]", "What a query may take, and how often one may fail.", (
     Key("seconds", values.count(7 * 24 * 3600), "600", default=ScanLimits().seconds,
-        says="is how long a scan may take; a longer one is stopped, and its charge stays"),
+        says="is how long a scan may take; a longer one is stopped, and its charge stays",
+        costs="time: what one scan may take of the machine"),
     Key("memory", values.read_memory, '"4GB"',
         "is what the engine may use to read private tables: four fifths of the machine's "
-        "unless stated"),
+        "unless stated",
+        costs="time: what does not fit is read anew, or fails"),
     Key("max_failures", values.count(100), "5", default=ScanLimits().max_failures,
-        says="is after how many failed statements within 24 hours an analyst is frozen"),
+        says="is after how many failed statements within 24 hours an analyst is frozen",
+        costs="privacy: so many failures could tell of somebody"),
 ))
 
 QUERIES = Group("[queries]", "What each statement may spend on its plain aggregates.", (
     Key("epsilon", values.read_price, "0.1",
         "is shared by the plain aggregates of a statement, as AVG(salary), unless it says "
-        "otherwise; without it they are refused"),
+        "otherwise; without it they are refused",
+        costs="privacy: each statement with plain aggregates spends it"),
     Key("delta", values.read_delta, "1e-8",
         "is what a statement may spend on finding groups: a hundredth of the budget's delta "
-        "unless stated", needs=(Beside("epsilon", "delta is spent beside an epsilon."),)),
+        "unless stated", needs=(Beside("epsilon", "delta is spent beside an epsilon."),),
+        costs="privacy: each statement that finds groups spends it"),
 ))
 
 SERVER = '"postgresql://db.example.org/privacy?sslmode=verify-full"'
 _ONE_LEDGER = ("charges are added up in one place.", "one of url and path")
 LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless stated.", (
     Key("path", values.read_text, '"policy.ledger"', "is the file of the ledger",
-        excludes=(Beside("url", *_ONE_LEDGER), Beside("schema", *_ONE_LEDGER))),
+        excludes=(Beside("url", *_ONE_LEDGER), Beside("schema", *_ONE_LEDGER)),
+        costs="nothing"),
     Key("high_water", values.read_mark, '"/var/lib/dpquery/policy.mark"',
-        "is the file by which an older copy of the ledger is noticed; false turns it off"),
+        "is the file by which an older copy of the ledger is noticed; false turns it off",
+        costs="nothing; without it an older copy of the ledger would give budget back"),
     Key("url", values.read_url, SERVER,
-        "says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it"),
+        "says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it",
+        costs="time: each charge waits for the server"),
     Key("schema", values.read_schema, '"dpquery"', default="dpquery",
         says="is the schema of the PostgreSQL database in which the ledger stands",
-        needs=(Beside("url", "files have no schemas.", f"url = {SERVER}"),)),
+        needs=(Beside("url", "files have no schemas.", f"url = {SERVER}"),),
+        costs="nothing"),
 ))
 
 _NOBODYS = Beside("public", "a public table holds nobody's data, so it has no privacy unit.",
                   "leave out this key, or public = true")
-_UNIT = Beside("privacy_unit_column", "without a unit column each row is its own privacy unit.",
-               'privacy_unit_column = "user_id"')
+_COLUMN = Beside("privacy_unit_column",
+                 "without a unit column each row is its own privacy unit.",
+                 'privacy_unit_column = "user_id"')
+_UNIT = replace(_COLUMN, instead="unit_through")
+_WAY = '{ column = "order_id", table = "orders", key = "order_id" }'
 _OF_LINES: dict[str, Any] = {
     "needs": (Beside("path", "only files have a format.", 'path = "people.csv"'),),
     "excludes": (Beside("public", "public files are read by DuckDB, as they are."),),
@@ -229,37 +261,59 @@ _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("path", values.read_paths, '"people.parquet"',
-        "names the files that hold the rows; paths start at the policy"),
-    Key("format", values.read_format, '"csv"', **_OF_LINES,
+        "names the files that hold the rows, the folder of a Delta Lake or Iceberg table, or "
+        "objects under s3://; paths start at the policy", costs="nothing"),
+    Key("format", values.read_format, '"csv"', **_OF_LINES, costs="nothing",
         says="is how rows stand in the files, where their names do not end in it"),
-    Key("delimiter", values.read_delimiter, '";"', **_OF_LINES,
+    Key("delimiter", values.read_delimiter, '";"', **_OF_LINES, costs="nothing",
         says="parts the fields of a line of CSV: a comma, or a tab in .tsv, unless stated"),
-    Key("quote", values.read_quote, "\"'\"", **_OF_LINES,
+    Key("quote", values.read_quote, "\"'\"", **_OF_LINES, costs="nothing",
         says="stands around fields of CSV that hold delimiters: a double quote unless stated"),
-    Key("null", values.read_null, '"NA"', **_OF_LINES,
+    Key("null", values.read_null, '"NA"', **_OF_LINES, costs="nothing",
         says="is what stands for NULL in CSV: nothing at all unless stated"),
-    Key("fields", values.read_names, '["user_id", "age"]', **_OF_LINES,
+    Key("fields", values.read_names, '["user_id", "age"]', **_OF_LINES, costs="nothing",
         says="are the names of all fields of a line of CSV, where the first line has none"),
-    Key("database", values.read_text, '"people.duckdb"', "is a DuckDB file with the table"),
-    Key("table", values.read_text, '"people"', "is the name of the table in that DuckDB file"),
+    Key("database", values.read_text, '"people.duckdb"', costs="nothing",
+        says="is a DuckDB or SQLite file with the table, or the URL of a PostgreSQL database, "
+        "without a password"),
+    Key("table", values.read_text, '"people"', costs="nothing",
+        says="is the name of the table in that database, or of a view of a DuckDB file; "
+        "sales.people is in the schema sales unless `schema` is stated"),
+    Key("schema", values.read_text, '"sales"', costs="nothing",
+        says="is the schema of the table in that database",
+        needs=(Beside("table", "a schema holds several tables.", 'table = "people"'),)),
     Key("public", values.read_flag, "true", default=False,
-        says="says that the table holds nobody's data and may be shown as it is"),
+        says="says that the table holds nobody's data and may be shown as it is",
+        costs="privacy, all of it: every row can be shown"),
     Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",
         excludes=(_NOBODYS,),
-        says="names whose presence is protected: all rows with one value, taken together"),
-    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type", **_OF_UNITS,
-        says="is the type of a unit column that is not listed, and so hidden from analysts"),
+        says="names whose presence is protected: all rows with one value, taken together",
+        costs="privacy, where somebody can have two values: protected half as well"),
+    Key("unit_through", values.read_through, _WAY, field="through",
+        excludes=(_NOBODYS,
+                  Beside("privacy_unit_column", "whose a row is stands in one place.")),
+        says="names the table that says whose a row is: it is of every unit that has a row "
+        "there with its key",
+        costs="time: both tables are read, and joined"),
+    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type",
+        needs=(_COLUMN,), excludes=(_NOBODYS,),
+        says="is the type of a unit column that is not listed, and so hidden from analysts",
+        costs="nothing"),
     Key("rows_per_unit", values.read_single, "1", field="single", default=False, **_OF_UNITS,
-        says="declares that each unit has one row; the first scan verifies it"),
+        says="declares that each unit has one row; the first scan verifies it",
+        costs="time: the first scan counts the rows of units; noise is the least there is"),
     Key("max_rows_contributed", values.read_rows, "20", **_OF_ROWS,
-        says="is how many rows of one unit count; the noise is scaled to it"),
+        says="is how many rows of one unit count; the noise is scaled to it",
+        costs='noise: so many times that of one row; "auto" takes a fifth of the epsilon'),
     Key("max_groups_contributed", values.read_count, "2", **_OF_ROWS,
         says="is in how many groups one unit counts in full; the noise is scaled to it. Where "
-        "nobody states it: as many as rows count, and 1 for DP_KEYS"),
+        "nobody states it: as many as rows count, and 1 for DP_KEYS",
+        costs="noise: so many times that of one group"),
     Key("unique", values.read_names, '["region"]', default=(),
         says="promises that the values of these columns, taken together, occur once",
         needs=(Beside("public", "only a public table promises that its keys are unique.",
-                      "public = true"),)),
+                      "public = true"),),
+        costs="nothing; no session opens where it does not hold"),
 ), inner=("columns",))
 
 _PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
@@ -268,28 +322,37 @@ COLUMN = Group("[tables.people.columns]",
     'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
     "What is not listed does not exist for them.", (
     Key("type", values.read_type, '"integer"', public=True,
-        says="says which values the column can hold; it comes from the owner, not from rows"),
+        says="says which values the column can hold; it comes from the owner, not from rows",
+        costs="nothing"),
     Key("description", values.read_description, '"years since birth"', public=True,
-        described=True, says="tells analysts what the column means"),
+        described=True, says="tells analysts what the column means",
+        costs="nothing"),
     Key("bounds", values.read_bounds, "[0, 120]", known=("type",),
         says="clamp values to a lowest and a highest, chosen without looking at the data",
         kinds=Kinds(values.BOUNDED,
                     "only values that are clamped have bounds: numbers, dates and timestamps.",
-                    "keys = [...]    lists the values that may be groups")),
+                    "keys = [...]    lists the values that may be groups"),
+        costs="noise: as wide as they are; values beyond them count as the ends"),
     Key("max_length", values.count(values.TEXT_LONGEST), str(MAX_TEXT), default=MAX_TEXT,
         says="is how many characters of a text count",
-        kinds=Kinds(frozenset({Kind.TEXT}), "only a text has a length.")),
+        kinds=Kinds(frozenset({Kind.TEXT}), "only a text has a length."),
+        costs="time: texts are carried at this length"),
     Key("keys", values.read_keys, '["eng", "ops"]', known=("type", "bounds", "max_length"),
-        says="list the groups that may appear, whether or not the data has them"),
+        says="list the groups that may appear, whether or not the data has them",
+        costs="nothing; each is a row of the answer, and noise hides rare ones"),
     Key("grid", values.read_grid, "0.01", "is the step to whose multiples values are rounded",
-        kinds=Kinds(frozenset({Kind.DOUBLE}), "only a double needs one.")),
+        kinds=Kinds(frozenset({Kind.DOUBLE}), "only a double needs one."),
+        costs="noise: values are rounded to it; a fine one takes time"),
     Key("null_group", values.read_flag, "false", default=True,
-        says="says whether rows without a value are a group of their own"),
+        says="says whether rows without a value are a group of their own",
+        costs="nothing; false leaves out the rows without a value"),
     Key("per_unit", values.read_per_unit, "true", kinds=_PARTING,
-        says="lets each unit count in so many keys only, so that each key has a budget"),
+        says="lets each unit count in so many keys only, so that each key has a budget",
+        costs="nothing, where it holds: rows of a unit's further keys do not count"),
     Key("parts", values.read_flag, "true", default=False, field="parts_rows", kinds=_PARTING,
         says="divides the budget by key, for queries that weigh rows by the table",
-        excludes=(Beside("per_unit", "a unit has rows of some of its parts, or of all."),)),
+        excludes=(Beside("per_unit", "a unit has rows of some of its parts, or of all."),),
+        costs="noise: a unit's weight is shared among all its rows in the table"),
 ))
 # fmt: on
 

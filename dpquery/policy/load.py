@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
-from dpquery.core.types import Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
+    Document,
     Section,
     Unfit,
     contradiction,
@@ -32,11 +32,13 @@ from dpquery.policy.document import (
 from dpquery.policy.files import (
     as_parquet,
     csv_format,
+    find_external,
     find_file,
     find_files,
     folder_columns,
     format_of,
     is_database,
+    is_sqlite,
     unlinked,
 )
 from dpquery.policy.keys import (
@@ -52,8 +54,10 @@ from dpquery.policy.keys import (
     missing,
 )
 from dpquery.policy.model import (
+    MAIN,
     Column,
     DatabaseTable,
+    External,
     Files,
     Format,
     Json,
@@ -67,7 +71,14 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name
+from dpquery.policy.units import (
+    UNDECIDED,
+    require_one_domain,
+    stored_unit_type,
+    undecided,
+    with_ways,
+)
+from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -77,19 +88,26 @@ def load_policy(path: str | Path) -> Policy:
         PolicyInvalid: DPQ601 a file cannot be read; DPQ602 not TOML; DPQ603 unknown key;
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
-    document = read_document(path)
+    return policy_of(read_document(path))
+
+
+def policy_of(document: Document) -> Policy:
+    """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
+    privacy = PRIVACY.read(root.child("privacy"))
+    if privacy["unit"] == UNDECIDED:
+        raise root.child("privacy").refuse("unit", undecided(PRIVACY["unit"]))
     return Policy(
         name=document.name,
         budget=budget,
-        tables=_tables(root.child("tables")),
+        tables=_tables(root.child("tables"), privacy["unit"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
         limits=ScanLimits(**LIMITS.read(root.child("limits"))),
         price=Price(**QUERIES.read(root.child("queries"))),
-        **PRIVACY.read(root.child("privacy")),
+        **privacy,
     )
 
 
@@ -139,17 +157,22 @@ def _ceiling(
 # The tables, and where their rows are.
 
 
-def _tables(section: Section) -> dict[str, Table]:
+def _tables(section: Section, unit: str | None) -> dict[str, Table]:
     _refuse_alike(section)
     tables = {name: _table(name, child) for name, child in section.children()}
     if not tables:
         why = "queries reach only the tables that the policy names."
         raise section.refuse(None, contradiction("holds no table", why, "[tables.people]"))
+    tables = with_ways(section, tables)
+    if unit is not None:
+        require_one_domain(section, tables, unit)
     _refuse_contradictions(section, tables)
     return tables
 
 
 def _table(name: str, section: Section) -> Table:
+    if section.values.get("public") == UNDECIDED:
+        raise section.refuse("public", undecided())
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):
@@ -157,7 +180,8 @@ def _table(name: str, section: Section) -> Table:
         header = f"[{dotted((*section.path, 'columns'))}]"
         remedy = f"{header}, or public = true if it is nobody's data"
         raise section.refuse(None, contradiction("lists no columns", why, remedy))
-    given = {key: stated.pop(key) for key in ("path", "database", "table", "format", *_OF_CSV)}
+    sources = ("path", "database", "table", "schema", "format", *_OF_CSV)
+    given = {key: stated.pop(key) for key in sources}
     columns = _columns(section.child("columns"), public)
     for column in stated["unique"] if columns else ():
         if column not in columns:
@@ -165,8 +189,12 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
-    stated["unit_type"] = _unit_type(section, stated["unit"], stated["unit_type"], columns)
-    named = [*columns, *([] if stated["unit"] in {None, *columns} else [stated["unit"]])]
+    stated["unit_type"] = stored_unit_type(
+        section, stated["unit"], stated["unit_type"], columns
+    )
+    way = stated.pop("through")  # of other tables, which are read first
+    owner = way["column"] if way else stated["unit"]
+    named = [*columns, *([] if owner in {None, *columns} else [owner])]
     source = _source(section, given, public, named)
     return Table(name, source, given["path"] or (), columns, **stated)
 
@@ -174,31 +202,62 @@ def _table(name: str, section: Section) -> Table:
 def _source(
     section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
 ) -> Source:
-    """Find the rows of a table: in files, or in one table of a DuckDB file."""
-    directory = section.document.path.parent
+    """Find the rows of a table: in files, or in one table of a database."""
     path, database, table = given["path"], given["database"], given["table"]
     if path and not database and not table:
-        files = section.read("path", find_files, path, directory, given["format"] or "parquet")
-        for text in path:
-            if is_database(Path(text)):
-                what = f"names a DuckDB file: {toml_text(text)}"
-                why = "it can hold several tables, so that a path alone names none of them."
-                keys = (f"database = {toml_text(text)}", 'table = "people"')
-                remedy = (as_parquet(text),) if public else keys
-                raise section.refuse("path", contradiction(what, why, *remedy))
-        return Files(files, _format(section, given, files, named))
+        return _in_files(section, given, public, named)
     if database and table and not path:
-        found = section.read("database", find_file, database, directory)
-        return DatabaseTable(found, table)
+        return _in_database(section, given, public)
     places = ("path", "database", "table")
     stated = [key for key in places if given[key]]
     unfit = contradiction(
         "has an unclear source" if stated else "has no source",
-        "the rows of a table come from files, or from one table of a DuckDB file.",
+        "the rows of a table come from files, or from one table of a database.",
         'path = "people.parquet"',
         'or both database = "people.duckdb" and table = "people"',
     )
     raise section.refuse(min(stated, default=None), unfit)
+
+
+def _in_files(
+    section: Section, given: Mapping[str, Any], public: bool, named: Sequence[str]
+) -> Source:
+    path, directory = given["path"], section.document.path.parent
+    external = section.read("path", find_external, path, directory)
+    if external is not None:
+        return _private(section, "path", external, public)
+    files = section.read("path", find_files, path, directory, given["format"] or "parquet")
+    for text in path:
+        if is_database(Path(text)):
+            what = f"names a DuckDB file: {toml_text(text)}"
+            why = "it can hold several tables, so that a path alone names none of them."
+            keys = (f"database = {toml_text(text)}", 'table = "people"')
+            remedy = (as_parquet(text),) if public else keys
+            raise section.refuse("path", contradiction(what, why, *remedy))
+    return Files(files, _format(section, given, files, named))
+
+
+def _in_database(section: Section, given: Mapping[str, Any], public: bool) -> Source:
+    database, table, schema = given["database"], given["table"], given["schema"]
+    if "://" in database:
+        url = section.read("database", read_url, database)
+        whole = table if schema is None and "." in table else f"{schema or 'public'}.{table}"
+        return _private(section, "database", External("postgres", url, whole), public)
+    found = section.read("database", find_file, database, section.document.path.parent)
+    if is_sqlite(found):
+        return _private(section, "database", External("sqlite", str(found), table), public)
+    if schema is None and table.count(".") == 1:
+        schema, table = table.split(".")
+    return DatabaseTable(found, table, schema or MAIN)
+
+
+def _private(section: Section, key: str, source: External, public: bool) -> External:
+    """Refuse a public table that is in no file."""
+    if public:
+        what = "names what is no file for a public table"
+        why = "public tables are read from files, whole, when a session opens."
+        raise section.refuse(key, contradiction(what, why, 'path = "regions.parquet"'))
+    return source
 
 
 def _format(
@@ -232,14 +291,13 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
     """Refuse a file that is public and private, or that protects different units."""
     first: dict[object, Table] = {}
     for table in sorted(tables.values(), key=lambda table: table.public):
-        source = table.source
-        for place in source.paths if isinstance(source, Files) else [source]:
+        for place in _places(table.source):
             other = first.setdefault(place, table)
             if other.public != table.public:
                 key, what = "public", "is also a private table's data"
                 why = "what is private under one name cannot be shown under another."
                 remedy = "public = true for both, or for neither"
-            elif other.unit != table.unit:
+            elif (other.unit, other.through) != (table.unit, table.through):
                 key = "privacy_unit_column"
                 what = f"protects another unit than {other.name} does in the same file"
                 why = "whoever may ask about the one could see what the other protects."
@@ -247,6 +305,16 @@ def _refuse_contradictions(section: Section, tables: Mapping[str, Table]) -> Non
             else:
                 continue
             raise section.child(table.name).refuse(key, contradiction(what, why, remedy))
+
+
+def _places(source: Source) -> Sequence[object]:
+    match source:
+        case Files(paths):
+            return paths
+        case External():
+            return [source.root]
+        case _:
+            return [source]
 
 
 # Columns: what is not listed does not exist for analysts.
@@ -310,76 +378,6 @@ def _refuse_alike(section: Section) -> None:
             remedy = "rename or leave out one of the two"
             raise section.refuse(name, contradiction(what, why, remedy))
         seen[folded] = name
-
-
-# The privacy unit of a table, and what its column can be.
-
-
-_UNIT_NAME = re.compile(
-    r"(?i)(.*[_ -])?(id|uid|user|person|customer|client|patient|account|member|device|employee)"
-    r"([_ -]?(id|no|nr|number|key))?"
-)
-_UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
-"""Types whose values are equal exactly or not at all."""
-_UNCONFIRMED = "?"
-"""What a draft names as the unit column, until the owner says which it is."""
-
-
-def _unit_type(
-    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
-) -> Type | None:
-    """Return the type of the unit column of a table, where one is known.
-
-    A column that is not listed is hidden from analysts; without a type it may hold integers or
-    texts, which the first open verifies.
-    """
-    if unit is None:
-        return None
-    if declared is not None:
-        for column in columns:
-            if ascii_folded(column) == ascii_folded(unit):
-                what = f"is said of a column that is listed: {column}"
-                why = "the type of a listed column stands in its own line."
-                unfit = contradiction(what, why, "leave it out")
-                raise section.refuse("privacy_unit_type", unfit)
-    elif unit not in columns:
-        if unit == _UNCONFIRMED or nearest(unit, columns) is not None:
-            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
-        return None
-    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
-    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
-
-
-def likely_units(types: Mapping[str, Type]) -> list[str]:
-    """Return the columns that, by name and type, could say whose a row is."""
-    able = [name for name, type_ in types.items() if type_.kind in _UNIT_KINDS]
-    return [name for name in able if _UNIT_NAME.fullmatch(name)]
-
-
-def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
-    able = [column.name for column in columns.values() if column.type.kind in _UNIT_KINDS]
-    likely = likely_units({name: column.type for name, column in columns.items()})
-    near = nearest(unit, able) or next(iter(likely), None)
-    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
-    return contradiction(
-        f"names a column that is not listed: {unit}",
-        "its type has to be known before any data is read. "
-        f"Columns that can name a unit: {listed(able, near)}.",
-        *(meant if near else ()),
-        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
-        f'{toml_key(unit)} = {{ type = "integer" }}    '
-        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
-    )
-
-
-def read_unit_type(unit: str, type_: Type) -> Type:
-    """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in _UNIT_KINDS:
-        what = f"makes a {type_} the privacy unit: {unit}"
-        why = "rows belong to one unit when their values are equal, which is exact\n"
-        remedy = "name an integer or a text column"
-        raise contradiction(what, f"{why}for integers and texts.", remedy)
-    return type_
 
 
 # Where the ledger is: in memory, in a file, or on a PostgreSQL server.

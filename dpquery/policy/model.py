@@ -24,6 +24,8 @@ from dpquery.ir.query import Above
 Value = int | Fraction | str | bool | date | datetime
 """A public value in the policy: exact, never a float."""
 
+MAIN = "main"
+"""The schema of a DuckDB file in which tables are unless somebody says otherwise."""
 MAX_TEXT = 256
 """Characters of a text that count, unless the policy says otherwise."""
 
@@ -140,10 +142,35 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table of a DuckDB file, opened for reading only."""
+    """A table or a view of a DuckDB file, opened for reading only."""
 
     database: Path
     table: str
+    schema: str = MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A table that a library of its own reads, of which the engine copies each state."""
+
+    kind: str
+    """What opens it: a name in `external.py`."""
+    place: str
+    """An absolute path, or a URL."""
+    table: str = ""
+    """Of a database: the name of a table, with that of its schema before a dot."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the place, for messages."""
+        return self.table or self.place.rstrip("/").rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        """What holds it in all its states, with the name of the table there."""
+        of_one_state = self.kind == "iceberg" and self.place.endswith(".json")
+        place = self.place.rsplit("/", 2)[0] if of_one_state else self.place
+        return f"{place} {self.table.lower()}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,8 +181,55 @@ class Frame:
     """An Arrow table."""
 
 
-Source = Files | DatabaseTable | Frame
+Source = Files | DatabaseTable | External | Frame
 """Where the rows of a table are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """The way to the unit of rows that store none: through a key of another table.
+
+    A unit *claims* a key where it has a row with that key in the other table. A row here
+    belongs to each unit that claims what its column holds: it counts once for each of them, and
+    never where it holds NULL or a key that nobody claims. The other table may have a way of its
+    own; its rows are then those of the units at the end of that.
+
+    **Unit-locality.** Write T* for the rows (r, u) that a scan of the table T gives, u being
+    the owner. Where T stores its unit, T* has the rows whose unit is u. Here it is
+    { (r, u) : r in T, (column of r, u) in C }, with the set of claims
+    C = { (key of s, u) : (s, u) in S* } of the other table S. The base rows of u are its rows
+    in the T* of all tables, and two databases are neighbours if those of every other unit are
+    equal. That is what happens when u comes or goes: its rows in the tables that store the unit
+    do, and its claims with them. By induction over the way, for v other than u the claims of v
+    are made of rows of v in S*, which stay; and which r of T they meet is up to the column of r
+    and to v alone. So v's rows in T* stay, and u's come or go, all of them. Everything above a
+    scan builds on nothing else. Under `substitute` u's rows go and another unit's come, in the
+    same way.
+
+    Rows of T that u alone claimed may stay when u goes: they dangle, and are nobody's. A row
+    that v claims as well stays v's. Were it counted for one claimant only, or shared out among
+    them by weight, its part for v would move when u goes, and v's rows would depend on u. So
+    each claimant has it whole, and the noise covers what one of them adds. What is protected is
+    that u has the row, not what the row says of v.
+
+    C is a set: two rows of u in S with one key are one claim, so that u has a row of T at most
+    once, and no more rows than T has. How many rows u has in T is up to the keys, not to how
+    many rows u has in S: with one row per unit there it can have many here. So
+    `rows_per_unit` and `max_rows_contributed` are the table's own, and `rows_per_unit = 1` is
+    verified on T*. The number of units is at most that of the rows of the table at the end.
+    """
+
+    column: str
+    """Of the table whose way it is."""
+    table: Table
+    """The other table, with its key alone for a column."""
+    key: str
+    type: Type
+    """Of column and key."""
+
+    def __str__(self) -> str:
+        rest = "" if self.table.through is None else f", {self.table.through}"
+        return f"{self.column} = {self.table.name}.{self.key}{rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +243,10 @@ class Table:
     columns: dict[str, Column]
     """Empty for a public table without listed columns: the file's own count."""
     unit: str | None = None
-    """The column that says which privacy unit a row belongs to; None: each row is its own."""
+    """The column that says which privacy unit a row belongs to; None: each row is its own.
+
+    Where another table says it, the column is at the end of the way there.
+    """
     unit_type: Type | None = None
     """None where it is not declared: integer or text, whichever the file has."""
     single: bool = False
@@ -181,6 +258,13 @@ class Table:
     public: bool = False
     unique: tuple[str, ...] = ()
     """Columns of a public table whose values, taken together, occur once."""
+    through: Through | None = None
+    """The way to the unit, where the table does not store it."""
+
+    @property
+    def way(self) -> tuple[Table, ...]:
+        """The tables that say whose the rows are: itself, and those it goes through."""
+        return (self,) if self.through is None else (self, *self.through.table.way)
 
     @property
     def parting(self) -> Column | None:
@@ -288,6 +372,8 @@ class Policy:
     limits: ScanLimits = field(default_factory=ScanLimits)
     price: Price = field(default_factory=Price)
     """Of a statement that says nothing, in a session that says nothing."""
+    unit: str | None = None
+    """Whose rows all private tables hold, under whatever names; None: under equal names."""
     published: bool = True
     """Whether an owner says when data are another version; of one's own files nobody does."""
 
@@ -304,11 +390,27 @@ class Policy:
 def place_of(table: Table, policy: Policy) -> tuple[Fact, ...]:
     """Return where a table is, seen from the ledger: one may serve policies of several places.
 
-    A glob is as the owner wrote it: which files there are now is up to the data.
+    A glob is as the owner wrote it: which files there are now is up to the data. With it goes
+    where those tables are that say whose its rows are, and by which columns.
     """
+    place = _own_place(table, policy)
+    if table.through is None:
+        return place
+    return (
+        *place,
+        table.through.column,
+        table.through.key,
+        *place_of(table.through.table, policy),
+    )
+
+
+def _own_place(table: Table, policy: Policy) -> tuple[Fact, ...]:
     match table.source:
-        case DatabaseTable(database, name):
-            return from_ledger(database, policy), name
+        case DatabaseTable(database, name, schema):
+            place = from_ledger(database, policy), name
+            return place if schema == MAIN else (*place, schema)
+        case External(_, url, name) if name:
+            return (url if "://" in url else from_ledger(Path(url), policy)), name
         case Frame():
             return "memory", table.name
         case Files(paths) if not table.written:

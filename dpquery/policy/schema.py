@@ -19,12 +19,13 @@ from pyarrow import types as is_
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed
-from dpquery.policy.document import Unfit, toml_key, toml_text, written
-from dpquery.policy.files import as_parquet, find_files, is_database, stem
+from dpquery.policy.document import Unfit, written
+from dpquery.policy.external import opened
+from dpquery.policy.files import as_parquet, is_database
 from dpquery.policy.footers import Footer, footer, seen
 from dpquery.policy.headers import fields_of
-from dpquery.policy.load import likely_units
-from dpquery.policy.model import Column, Csv, Files, Format, Json, Parquet, Table
+from dpquery.policy.model import Csv, External, Files, Format, Json, Parquet, Table
+from dpquery.policy.snapshots import Unreadable
 from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
 
 
@@ -201,6 +202,8 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
 
     Files may lack columns that others have, which are NULL there, as long as they have some.
     """
+    if isinstance(table.source, External):
+        return _external_misfits(table, table.source)
     format_ = _format(table)
     if isinstance(format_, Json):  # each line says what it has
         return _unopened(table)
@@ -278,6 +281,22 @@ def _format(table: Table) -> Format:
     return table.source.format if isinstance(table.source, Files) else Parquet()
 
 
+def external_schema(source: External) -> Schema:
+    """Read the schema of what a library reads, or refuse what it cannot read (DPQ601)."""
+    try:
+        return schema_of(opened(source).schema)
+    except Unreadable as unfit:
+        what = f"{written(source.name)} {unfit}"
+        raise Unfit(what, "its own library says what its columns are.", code="DPQ601") from None
+
+
+def _external_misfits(table: Table, source: External) -> list[Misfit]:
+    try:
+        return compare(table, schema_of(opened(source).schema), source.name)
+    except Unreadable as unfit:
+        return [Misfit(None, f"{source.name} {unfit}")]
+
+
 def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
     """Yield columns that files read together have in FLOAT, where one has other numbers.
 
@@ -312,7 +331,9 @@ def _unread(path: Path, format_: Format) -> str:
 def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
     """Return how the schema of a place differs from what the policy declares of a table."""
     wanted = {name: column.type for name, column in table.columns.items()}
-    if table.unit is not None:
+    if table.through is not None:
+        wanted[table.through.column] = table.through.type
+    elif table.unit is not None:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [
@@ -336,90 +357,3 @@ def _differs(name: str, declared: Type, schema: Schema) -> str | None:
     if near:
         return f"{_NO_COLUMN}, but {written(near[0])}: write it as it is there"
     return _NO_COLUMN
-
-
-# A first policy for a Parquet file, drafted from its schema alone. It does not load until the
-# data owner has named the privacy unit: a guess could be wrong, and a wrong unit protects
-# nobody. Bounds stand as comments: they must not come from the data.
-
-
-_HEAD = """\
-# A policy: what may be asked of these tables, and the privacy budget in all.
-# Drafted from the schema of {file}; no row was read.
-
-[privacy]
-neighbours = "add-remove"    # or "substitute", where the number of units is public
-
-[budget]
-epsilon = 1                  # the most that all queries together may lose
-
-[tables.{table}]
-path = {path}    # relative to this file
-# Whose presence is protected? Write the column that names that person, account or device.
-# {guess}
-privacy_unit_column = "?"
-# How many rows may one of them have? One of these two lines, or each query has to say it.
-# rows_per_unit = 1               # one at most: the least noise; a scan verifies it
-# max_rows_contributed = "auto"   # any number: a query finds how many count, for 1/5 of its ε
-#                                 # or a number that few have more than, such as 20
-
-# What is not listed does not exist for analysts: delete what nobody should ask about.
-# Choose bounds and keys from what a column means, never by looking at the data.
-# per_unit = true beside the keys of one column: a person has one of them, such as a home, and
-# queries about different keys do not add up. parts = true: a person may have several of them,
-# and queries with weights='table' do not add up. `dpquery explain parts` has more.
-[tables.{table}.columns]
-"""
-_HINTS = {
-    Kind.INTEGER: "bounds = [0, 100]",
-    Kind.DOUBLE: "bounds = [0, 100]",
-    Kind.DECIMAL: "bounds = [0, 9]",
-    Kind.TEXT: 'keys = ["a", "b"]',
-    Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
-    Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
-}
-
-
-def draft(path: str | Path) -> str:
-    """Draft a policy for a Parquet file, or a glob of them; the path is kept as written.
-
-    Raises:
-        PolicyInvalid: DPQ601 the file is not there, or not Parquet; DPQ612 files of a glob do
-            not have the columns of the first.
-    """
-    try:
-        files = find_files([str(path)], Path.cwd())
-        schema = read_schema(files[0])
-        _refuse_others(files, schema)
-    except Unfit as unfit:
-        raise unfit.at("the path") from None
-    guess = "No column looks like one by its name. Without this line each row is its own unit."
-    if likely := likely_units(schema.types):
-        guess = f"By its name it could be {' or '.join(map(written, likely))}: confirm."
-    head = _HEAD.format(
-        file=written(Path(path).name),
-        table=toml_key(stem(str(path)) or "people"),
-        path=toml_text(Path(path).as_posix()),
-        guess=guess,
-    )
-    columns = {f'{toml_key(name)} = {{ type = "{t}" }}': t for name, t in schema.types.items()}
-    edge = max(map(len, columns), default=0)
-    lines = [
-        f"{line:{edge}}   # with {_HINTS[type_.kind]}, say" if type_.kind in _HINTS else line
-        for line, type_ in columns.items()
-    ]
-    lines += [f"# {written(name)} is left out: {why}" for name, why in schema.left_out.items()]
-    return head + "\n".join(lines) + "\n"
-
-
-def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
-    """Refuse files that do not fit what is drafted from the first of them."""
-    columns = {name: Column(name, type_) for name, type_ in first.types.items()}
-    misfits = file_misfits(Table("", Files(files), (), columns))
-    if misfits:
-        raise Unfit(
-            f"matches files that differ from {files[0].name}: {misfits[0]}",
-            "all files of a table have the columns of the first, in types that widen to its.",
-            "leave out the files that differ, or draft a table for each kind",
-            code="DPQ612",
-        )

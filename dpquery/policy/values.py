@@ -16,7 +16,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from dpquery.core.privacy import (
@@ -230,6 +230,17 @@ def read_names(value: object) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise Unfit("names a column twice", "each column counts once.")
     return names
+
+
+_OF_A_WAY = ("column", "table", "key")
+
+
+@reader("a table of column, table and key, and type if neither column is listed")
+def read_through(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not {*_OF_A_WAY} <= {*value} <= {*_OF_A_WAY, "type"}:
+        raise ValueError
+    found: dict[str, Any] = {key: read_name(value[key]) for key in _OF_A_WAY}
+    return {**found, "type": read_type(value["type"])} if "type" in value else found
 
 
 FORMATS = ("parquet", "csv", "json")

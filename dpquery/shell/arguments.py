@@ -28,7 +28,8 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
-  dpquery policy init FILE      draft a policy from the schema of a Parquet file
+  dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
+                                --interactive asks what only you know, -o FILE writes a new file
   dpquery policy check FILE     check a policy against its data (for the data owner)
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
   dpquery ledger show POLICY    list what has been charged
@@ -250,7 +251,7 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
             "argument",
             metavar=argument,
             help=said,
-            nargs="?" if words == ("explain",) else None,
+            nargs=_NUMBERS.get(words),
         )
     _add_options(words[-1], parser.add_argument)
     if words[-1] == "grant":
@@ -263,6 +264,10 @@ def verb_parser(*words: str, argument: str | None = None) -> ArgumentParser:
 def _add_options(verb: str, add: Callable[..., object]) -> None:
     """Add what may be stated beside the argument of a verb."""
     match verb:
+        case "init":
+            add("-o", dest="out", metavar="FILE", help="write to a new file")
+            asks = "ask on the terminal, table by table, and write what loads"
+            add("--interactive", action="store_true", help=asks)
         case "export":
             add("-o", dest="out", metavar="FILE", help="write to a file")
             add("--format", choices=["csv", "json", "dp-accounting"], default="csv")
@@ -277,9 +282,11 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
 
 _ARGUMENTS = {
     ("explain",): "a code, such as DPQ301, a page, such as tutorial, or a function",
-    ("policy", "init"): "a Parquet file, or a glob in quotes",
+    ("policy", "init"): "a Parquet file, a folder, a DuckDB file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""
+_NUMBERS = {("explain",): "?", ("policy", "init"): "+"}
+"""How many of it."""
 
 
 def connect_settings(options: Namespace) -> dict[str, Any]:

@@ -82,7 +82,8 @@ class Clause:
         """
         named = self.stated.get("privacy_unit_column")
         units = sorted({table.unit for table in policy.tables.values() if table.unit})
-        if named is None or fold(named.strip('"`').rpartition(".")[2]) in map(fold, units):
+        known = map(fold, [*units, policy.unit or ""])
+        if named is None or fold(named.strip('"`').rpartition(".")[2]) in known:
             return
         title, span = f"{named[:40]} is no privacy unit here", self.spans["privacy_unit_column"]
         why = "the policy says whose rows are protected; a query can only agree."

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
+from dpquery.sql.bind.from_clause import Context, Private
 from dpquery.sql.bind.groupings import groupings_in, is_distinct_alone, key_of
+from dpquery.sql.bind.joins.way_keys import keys_at
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
@@ -21,12 +23,23 @@ from dpquery.sql.postprocess.select import parts_of
 from dpquery.sql.suggest.dialects import MEANT, function_of
 
 
-def asks_units(select: exp.Select, scope: Scope, spans: Spans) -> bool:
-    """Return whether plain aggregates, or groups alone, are of rows of several units."""
+def asks_units(context: Context, select: exp.Select, rows: Private) -> bool:
+    """Return whether plain aggregates, or groups alone, are of rows of several units.
+
+    Those by a key through which rows have their unit are of one unit each where IN compares
+    rows with them.
+    """
+    scope, spans, around = rows.scope, context.spans, select.parent
+    while isinstance(around, exp.Subquery):
+        around = around.parent
+    among = isinstance(around, exp.In)
     plain = any(function_for(node) is not None for node in _aggregates(select))
     groups = select.args.get("group") is not None or is_distinct_alone(select)
     keys = _keys(select, scope, spans)
-    return (plain or groups) and not any(scope.owns(unwrapped(key)) for key in keys)
+    return (plain or groups) and not any(
+        scope.owns(key) or (among and keys_at(key, rows, context.policy))
+        for key in map(unwrapped, keys)
+    )
 
 
 def make_calls(select: exp.Select, spans: Spans) -> None:

@@ -101,6 +101,7 @@ def contribution(relation: Relation, policy: Policy) -> Contribution:
     row meets several rows of a public table, each of those that are let in is all of them.
     """
     unit = policy.tables[tables_of(relation)[0].table].unit
+    unit = unit and (policy.unit or unit)
     single = unit is not None and extent_of(relation, policy.single).single
     limit, groups = _limits(relation, policy)
     return Contribution(unit, single, limit, groups)

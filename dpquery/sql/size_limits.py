@@ -43,8 +43,11 @@ MOST_PAIRING = 8
 """Joins of a scan in which a unit can have several rows on both sides."""
 MOST_MADE = 2 * MOST_PAIRING * MOST_PAIRS
 """Rows of one unit that joins can make, put together by UNION ALL or kept beside pairs."""
-MOST_CHARACTERS = MOST_PAIRS * 1024
-"""Of all texts in the rows that joins make of the rows of one unit."""
+MOST_CHARACTERS = MOST_PAIRS * 512
+"""Of all texts in the rows that joins make of the rows of one unit.
+
+DuckDB may hold such texts four times over, and a character may take four bytes.
+"""
 MOST_OF_ROW = 2**16
 """Characters of all texts that are made of one row of a unit."""
 _CUT = advice("name fewer texts, or cut them first, before a join: LEFT(text, 20)")

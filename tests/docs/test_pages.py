@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from fractions import Fraction
 
 import duckdb
 import pytest
 
 from dpquery import connect
+from dpquery.engine.files import schemas_of
 from dpquery.errors import QueryRefused
+from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
 from tests.corpus.cases import planned
 from tests.docs.pages import DOCS, PAGES, README, blocks, text_of
+from tests.docs.store import make_store
 from tests.docs.transcripts import played, shapes, stories, written
 from tests.tasks import ROOT
 
@@ -80,12 +84,25 @@ def test_the_queries_of_ones_own_file_run(samples):
         assert all(session.sql(text).columns for text in blocks("own-file.md", "sql"))
 
 
-def test_the_owners_policy_loads_over_the_sample_data(samples):
+def test_the_owners_policy_is_the_draft_with_all_decided(samples):
+    make_store(samples / "store")
     (text,) = blocks("owners.md", "toml")
-    (samples / "own.toml").write_text(text, "utf-8")
-    policy = load_policy(samples / "own.toml")
+    (samples / "store.toml").write_text(text, "utf-8")
+    policy = load_policy(samples / "store.toml")
     assert list(policy.analysts) == ["alice", "bob"]
-    assert policy.tables["visits"].max_rows_contributed == 10
+    drafted = draft("store", schemas_of).text()
+    (shown,) = blocks("owners.md", "text")
+    assert set(shown.splitlines()) <= set(drafted.splitlines())
+    tables, finished = (tomllib.loads(one)["tables"] for one in (drafted, text))
+    assert tables.keys() == finished.keys()
+    for name, table in tables.items():
+        kept = ("path", "unit_through", "privacy_unit_column")
+        proposed = {key: table[key] for key in kept if table.get(key, "?") != "?"}
+        assert proposed.items() <= finished[name].items()
+        types = {column: said["type"] for column, said in finished[name]["columns"].items()}
+        assert (
+            types.items() <= {c: said["type"] for c, said in table["columns"].items()}.items()
+        )
 
 
 def test_the_policy_with_parts_explains_a_query_as_printed(samples):

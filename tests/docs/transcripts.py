@@ -12,6 +12,7 @@ from pathlib import Path
 from dpquery.policy.files import copy_samples
 from dpquery.shell.main import main
 from tests.docs.pages import BLOCK, PAGES, shape
+from tests.docs.store import make_store
 
 IN_ONE_SESSION = {"tutorial.md", "several-analysts.md", "nightly.md", "own-file.md"}
 """Pages whose transcripts go on from one another: ledger and budget are the same."""
@@ -36,6 +37,8 @@ def played(story: list[str], files: dict[str, str], folder: Path) -> list[str]:
     place = copy_samples(folder / "samples").parent
     for name, text in files.items():
         (place / name).write_text(text, "utf-8")
+    if any(re.search(r"^\$ .*\bstore\b", text, re.MULTILINE) for text in story):
+        make_store(place / "store")
     with chdir(place):
         return ["".join(map(_ran, _commands(text))) for text in story]
 

@@ -118,4 +118,4 @@ def test_files_whose_folders_do_not_fit_are_not_opened(
 def test_a_view_of_a_stored_table_quotes_its_name(name: str):
     stored = replace(table(), source=DatabaseTable(Path('/x"y.duckdb'), name))
     quoted = name.replace('"', '""')
-    assert rows_sql(stored) == f'SELECT "i", "k", "unit" FROM "/x""y.duckdb".main."{quoted}"'
+    assert rows_sql(stored) == f'SELECT "i", "k", "unit" FROM "/x""y.duckdb"."main"."{quoted}"'

@@ -185,11 +185,11 @@ def test_texts_that_differ_in_constants_alone_are_planned_once(
         """The verifier's instance, which is told what is planned."""
 
         def __getattr__(self, name: str) -> object:
-            return getattr(verifier._parser, name)
+            return getattr(verifier.prepare().result(), name)
 
         def sql(self, text: str) -> object:
             planned.append(text)
-            return verifier._parser.sql(text)
+            return verifier.prepare().result().sql(text)
 
     monkeypatch.setattr(Verifier, "connection", Watched())
     for text, count in [(TABLE.replace("3", "4"), 0), (TABLE.replace("i > 3", "j > 3"), 1)]:

@@ -146,6 +146,16 @@ def test_odd_names_and_texts_are_kept_apart(ledger):
     assert ledger.standing(limits(5, analyst=1, session=1), ALICE).left.epsilon == 1
 
 
+def test_what_was_proven_is_known_to_all(place):
+    with closing(open_at(place)) as here, closing(open_at(place)) as there:
+        assert not here.is_proven("a")
+        for ledger in (here, there):
+            ledger.prove("a")
+        assert here.is_proven("a")
+        assert not there.is_proven("b")
+        assert there.verify() == 0
+
+
 def test_a_closed_ledger_is_not_used():
     ledger = open_at(None)
     ledger.close()
@@ -252,7 +262,17 @@ def test_no_method_takes_a_charge_back():
         "verify",
         "close",
     }
-    asked |= {"store", "stored", "first_state", "earlier", "fail", "failures", "close_attempt"}
+    asked |= {
+        "is_proven",
+        "prove",
+        "store",
+        "stored",
+        "first_state",
+        "earlier",
+        "fail",
+        "failures",
+        "close_attempt",
+    }
     owned = {"history", "orders", "freeze", "thaw", "grant", "grant_up_to", "publish", "backup"}
     assert public == asked | owned
 

@@ -59,6 +59,9 @@ class PythonEngine:
         receipt.open(frontier, scan)
         return guarded(self._log, lambda: self._read(scan, receipt))
 
+    def prepare(self) -> None:
+        """Do nothing: nothing is opened."""
+
     def rehearse(self, scan: Scan) -> None:
         """Do nothing: no text is run."""
 
@@ -90,7 +93,7 @@ class PythonEngine:
         """Hold files of a new state against the policy: their types, and rows_per_unit = 1."""
         if self._verified.get(table.name) == state:
             return
-        for misfit in file_misfits(table):
+        for misfit in (found for one in table.way for found in file_misfits(one)):
             raise DataChanged(f"{table.name}: {misfit}")
         if table.single and table.unit is not None:
             units = [unit for unit, _ in read_rows(table, []) if unit is not None]

@@ -8,6 +8,7 @@ a zero has no sign.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -27,16 +28,37 @@ def read_rows(
 ) -> Iterator[tuple[Value, Mapping[str, Value]]]:
     """Return each row as its unit, unclamped, and the columns named, clamped.
 
+    A row whose unit stands in another table comes once for each unit that has its key there.
+
     Raises:
         DataChanged: the table is not in Parquet files.
     """
+    if table.through is None:
+        yield from _stored_rows(table, table.unit, names)
+        return
+    other, key = table.through.table, table.through.key
+    uncut = replace(other.columns[key], bounds=None, max_length=2**40)
+    other = replace(other, columns={key: uncut})
+    claims = {(row[key], owner) for owner, row in read_rows(other, [key]) if owner is not None}
+    owners = {value: [] for value, _ in claims if value is not None}
+    for value, owner in claims:
+        if value is not None:
+            owners[value].append(owner)
+    for value, row in _stored_rows(table, table.through.column, names):
+        for owner in owners.get(value, []):
+            yield owner, row
+
+
+def _stored_rows(
+    table: Table, unit: str | None, names: Sequence[str]
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
     if isinstance(table.source, DatabaseTable):
         raise DataChanged(
             f"{table.name!r} is in a DuckDB file, which this engine does not read"
         )
     columns = [table.columns[name] for name in names]
     for path in table.source.paths:
-        yield from _rows_of(path, table.unit, columns)
+        yield from _rows_of(path, unit, columns)
 
 
 def _rows_of(

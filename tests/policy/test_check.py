@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, 
 from dpquery.engine.files import misfits_of, rows_of
 from dpquery.policy.check import Severity, check
 from dpquery.policy.files import sample_directory
+from dpquery.policy.links import owners
 from dpquery.policy.load import load_policy
 from dpquery.policy.schema import widens
 
@@ -240,6 +242,21 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     assert (severity, text) == ("fault", "d.duckdb has no table named t")
 
 
+def test_units_that_another_table_says_are_counted_by_their_claims(
+    found: Callable[..., Found],
+) -> None:
+    way = "unit_through = { column = 'k', table = 't', key = 'k' }"
+    keyed = "k = {{ type = 'integer'{} }}\n"
+    policy = private(keyed.format(""), "rows_per_unit = 1")
+    policy += f'[tables.i]\npath = "i.parquet"\n{way}\nmax_rows_contributed = 2\n'
+    policy += f"[tables.i.columns]\n{keyed.format(', bounds = [0, 5]')}"
+    rows = pa.table({"id": [1, 2], "k": [1, 2]}), pa.table({"k": [1, 1, 9]})
+    first, second = found(policy, t=rows[0], i=rows[1])
+    assert first[:2] == ("warning", "k")
+    assert second[:2] == ("note", "id")
+    assert second[2].startswith("1 units have 2 rows")
+
+
 TYPES = st.one_of(
     st.sampled_from([INTEGER, DOUBLE, TEXT, BOOLEAN, DATE, TIMESTAMP]),
     st.integers(1, 18).flatmap(
@@ -290,3 +307,158 @@ def test_a_delta_is_held_against_rows_that_are_units(found: Callable[..., Found]
     )
     (told,) = found(policy, t=table)
     assert told[2].startswith("delta = 9e-6 is above 1 / 200,000 units")
+
+
+def two(first: str, second: str) -> str:
+    table = "[tables.{0}]\npath = '{0}.parquet'\nprivacy_unit_column = '{1}'\n{2}\n"
+    columns = "[tables.{0}.columns]\n'{1}' = {{ type = '{3}' }}\n"
+    one = ("people", first, "rows_per_unit = 1", "integer")
+    other = ("visits", second, "max_rows_contributed = 9", "integer")
+    return "".join((table + columns).format(*each) for each in (one, other))
+
+
+@pytest.mark.parametrize(
+    ("units", "told"),
+    [
+        ([1, 1, 2], ("note", "id", "2 of 2 units are among the 3 of people")),
+        ([1, 7, 8], ("note", "id", "1 of 3 units are among the 3 of people")),
+        (
+            [7, 8, 9],
+            (
+                "warning",
+                "id",
+                "0 of 3 units are among the 3 of people: do both columns name the same units?",
+            ),
+        ),
+        (["1", "x"], ("note", "id", "1 of 2 units are among the 3 of people")),
+    ],
+)
+def test_units_of_one_table_are_looked_for_in_another(
+    found: Callable[..., Found], units: list[object], told: tuple[str, str, str]
+) -> None:
+    policy = two("id", "id")
+    if isinstance(units[0], str):
+        policy = policy[: policy.rindex("integer")] + "text' }\n"
+    people = pa.table({"id": [1, 2, 3]})
+    assert found(policy, people=people, visits=pa.table({"id": units}))[-1] == told
+
+
+def test_units_of_other_names_are_not_compared(found: Callable[..., Found]) -> None:
+    tables = {"people": pa.table({"id": [1, 2]}), "visits": pa.table({"uid": [1, 2]})}
+    assert found(two("id", "uid"), **tables) == []
+
+
+# Ways to units that other tables have, and keys of public tables.
+
+
+ONE = st.none() | st.integers(0, 1)
+KEYS = st.lists(ONE, max_size=6)
+PAIRS = st.lists(st.tuples(ONE, ONE), max_size=6)
+
+
+def through(column: str, target: str, key: str) -> str:
+    return f"{{ column = '{column}', table = '{target}', key = '{key}' }}"
+
+
+WAYS = f"""
+budget.epsilon = 1
+tables.items.path = "items.parquet"
+tables.items.unit_through = {through("order", "orders", "id")}
+tables.items.columns.order.type = "integer"
+tables.notes.path = "notes.parquet"
+tables.notes.unit_through = {through("about", "items", "number")}
+tables.notes.columns.about.type = "integer"
+tables.orders.path = "orders.parquet"
+tables.orders.privacy_unit_column = "who"
+tables.orders.columns.who.type = "integer"
+tables.orders.columns.id.type = "integer"
+tables.items.columns.number.type = "integer"
+"""
+
+
+@given(
+    orders=PAIRS,
+    items=st.lists(st.tuples(*[st.none() | st.integers(0, 3)] * 2), max_size=5),
+    notes=KEYS,
+)
+def test_rows_are_those_of_every_unit_that_claims_their_key(
+    orders: list[tuple[int, int]], items: list[tuple[int, int]], notes: list[int]
+) -> None:
+    def columns(rows: list[tuple[int, int]], *names: str) -> pa.Table:
+        return pa.table(
+            {n: pa.array([r[i] for r in rows], pa.int64()) for i, n in enumerate(names)}
+        )
+
+    data = {
+        "orders": columns(orders, "id", "who"),
+        "items": columns(items, "order", "number"),
+        "notes": columns([(note, 0) for note in notes], "about", "x"),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for name, table in data.items():
+            pq.write_table(table, f"{folder}/{name}.parquet")
+        Path(folder, "policy.toml").write_text(WAYS, "utf-8")
+        tables = load_policy(f"{folder}/policy.toml").tables
+    ordered = {(i, who) for i, who in orders if i is not None and who is not None}
+    of_items = [{who for i, who in ordered if i == order} for order, _ in items]
+    claimed = {
+        (number, who)
+        for (_, number), whose in zip(items, of_items, strict=True)
+        if number is not None
+        for who in whose
+    }
+    of_notes = [{who for number, who in claimed if number == note} for note in notes]
+    for name, expected in (("items", of_items), ("notes", of_notes)):
+        found = owners(
+            tables[name], lambda table, names: data[table.name].select(names).to_batches()
+        )
+        assert sorted(found.units.to_pylist()) == sorted(
+            who for whose in expected for who in whose
+        )
+        assert (found.rows, found.nobodys) == (len(expected), expected.count(set()))
+        assert found.several == sum(max(len(whose) - 1, 0) for whose in expected)
+
+
+def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Found]) -> None:
+    tables = {
+        "orders": pa.table({"id": [1, 1, 2], "who": [7, 8, 7]}),
+        "items": pa.table({"order": [1, 2, 3, None], "number": [1, 2, 3, 4]}),
+        "notes": pa.table({"about": [9]}),
+    }
+    told = found(WAYS.replace("budget.epsilon = 1", ""), **tables)
+    text = "2 of 4 rows have no unit: they never count; orders has no unit for their order"
+    assert ("warning", "order", text) in told
+    text = "1 times a row is another unit's as well, and counts for each"
+    assert ("note", "who", text) in told
+    text = "1 of 1 rows have no unit: they never count; items has no unit for their about"
+    assert ("warning", "about", text) in told
+    tables["orders"] = pa.table({"id": [1, 1, 2], "whom": [7, 8, 7]})
+    assert {severity for severity, _, _ in found(WAYS[19:], **tables)} == {"fault"}
+
+
+def test_units_under_other_names_are_compared_where_they_are_one(
+    found: Callable[..., Found],
+) -> None:
+    policy = '[privacy]\nunit = "person"\n' + two("id", "uid")
+    tables = {"people": pa.table({"id": [1, 2]}), "visits": pa.table({"uid": [1, 5]})}
+    assert found(policy, **tables) == [
+        ("note", "uid", "1 of 2 units are among the 2 of people")
+    ]
+
+
+def test_keys_that_a_public_table_lacks_are_counted(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    policy = private("x = { type = 'text' }", "rows_per_unit = 1") + (
+        "[tables.r]\npath = 'r.csv'\npublic = true\nunique = ['x']\n"
+        "columns.x = { type = 'text' }\n"
+    )
+    (tmp_path / "r.csv").write_text("x\na\nb\n")
+    table = pa.table({"id": range(4), "x": ["a", "b", "c", None]})
+    text = "2 of 4 rows have a value that r lacks: joins on it leave them out"
+    assert found(policy, t=table) == [("warning", "x", text)]
+    assert found(policy.replace("type = 'text' }\n[t", "type = 'integer' }\n[t"), t=table) == [
+        ("fault", "x", "t.parquet has string, declared is integer")
+    ]
+    (tmp_path / "r.csv").write_text("y\na\n")
+    assert ("fault", "x", "r.csv has no such column") in found(policy, t=table)

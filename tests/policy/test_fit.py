@@ -124,18 +124,18 @@ MISFITS = {
     ),
     "a view": (
         STORED,
-        stored(f"CREATE TABLE held({COLUMNS})", "CREATE VIEW people AS FROM held"),
-        "a view named people",
+        stored(f"CREATE TABLE held({COLUMNS})", "CREATE VIEW people AS FROM held LIMIT 5"),
+        "people keeps some of the rows",
     ),
     "another schema": (
         STORED,
         stored("CREATE SCHEMA hr", f"CREATE TABLE hr.people({COLUMNS})"),
-        "in the schema hr",
+        'in the schema hr, not main: table = "hr.people"',
     ),
     "a generated column": (
         STORED,
         stored("CREATE TABLE people(id INTEGER, name VARCHAR, age INTEGER AS (id + 1))"),
-        "is computed each time",
+        "people calls +",
     ),
     "a collation": (
         STORED,

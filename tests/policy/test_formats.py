@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid
+from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
-from dpquery.policy.schema import draft
 
 ROWS = pa.table({"id": [1, 2], "age": [30, 40]})
 POLICY = """\
@@ -25,15 +26,15 @@ budget.epsilon = 1
 path = {path}
 columns.age = {{ type = "integer" }}
 """
+BY_ITSELF = "the folder by itself"
 LOGS = {
-    "_delta_log/00000000000000000000.json": "delta_scan",
-    "metadata/v1.metadata.json": "iceberg_scan",
-    "metadata/00000-0b3c.metadata.json": "iceberg_scan",
+    "_delta_log/00000000000000000000.json": BY_ITSELF,
+    "metadata/v1.metadata.json": BY_ITSELF,
+    "metadata/00000-0b3c.metadata.json": BY_ITSELF,
     ".hoodie/hoodie.properties": "with what keeps the table",
 }
+FOLDERS = ['"lake/people"', '"lake/people/"', '"linked"']
 PATHS = [
-    '"lake/people"',
-    '"lake/people/"',
     '"lake/people/*.parquet"',
     '"lake/people/part-0.parquet"',
     '"lake/people/region=north/part-1.parquet"',
@@ -57,7 +58,7 @@ def read_by_connect(path: str) -> None:
 
 
 def read_by_a_draft(path: str) -> None:
-    draft(path.strip("[]").split(",")[-1].strip(' "'))
+    draft(path.strip("[]").split(",")[-1].strip(' "'), schemas_of)
 
 
 READERS = [read_by_a_policy, read_by_connect, read_by_a_draft]
@@ -89,6 +90,20 @@ def test_a_table_format_is_refused_however_its_files_are_named(
     (remedy,) = refused.value.diagnostic.remedy
     assert LOGS[log] in remedy
     assert "*.parquet" not in remedy
+
+
+@pytest.mark.parametrize("path", FOLDERS)
+@pytest.mark.parametrize("log", LOGS)
+def test_the_folder_of_a_format_is_read_by_its_library(lake: Path, log: str, path: str):
+    """What is no log is found when it is opened, by a session and by a draft."""
+    (lake / log).parent.mkdir()
+    (lake / log).write_text("{}")
+    if LOGS[log] == BY_ITSELF:
+        read_by_a_policy(path)
+    for read in (read_by_connect, read_by_a_draft):
+        with pytest.raises(PolicyInvalid) as refused:
+            read(path)
+        assert refused.value.code == ("DPQ601" if LOGS[log] == BY_ITSELF else "DPQ613")
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -128,18 +143,15 @@ def test_a_duckdb_file_in_a_policy_is_named_by_two_keys(name: str):
 
 
 @pytest.mark.parametrize("name", DATABASES)
-@pytest.mark.parametrize("read", [read_by_connect, read_by_a_draft])
-def test_a_duckdb_file_of_ones_own_is_written_to_parquet(
-    name: str, read: Callable[[str], None]
-):
+def test_a_duckdb_file_of_ones_own_is_written_to_parquet(name: str):
     with duckdb.connect(name) as database:
         database.execute("CREATE TABLE people AS SELECT 1 AS id, 30 AS age")
     with pytest.raises(PolicyInvalid) as refused:
-        read(f'"{name}"')
+        read_by_connect(f'"{name}"')
     command, also = refused.value.diagnostic.remedy
     assert 'table = "people"' in also
     run(command)
-    read('"people.parquet"')
+    read_by_connect('"people.parquet"')
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import fields
 from decimal import Decimal
@@ -34,11 +35,17 @@ def test_each_key_takes_its_own_example_and_says_what_it_is_for(group: Group, ke
     assert {*key.known} <= {other.to for other in group.keys[: group.keys.index(key)]}
 
 
+@pytest.mark.parametrize(("group", "key"), KEYS, ids=lambda one: getattr(one, "name", ""))
+def test_each_key_says_what_it_costs(group: Group, key: Key) -> None:
+    assert re.match(r"(privacy|noise|time|nothing)\b", key.costs), f"{group.header} {key.name}"
+    assert not key.costs.endswith(".")
+
+
 def test_what_is_read_is_what_the_model_remembers() -> None:
     assert {key.to for key in COLUMN.keys} == {one.name for one in fields(Column)} - {"name"}
     assert {key.to for key in LIMITS.keys} == {one.name for one in fields(ScanLimits)}
     of_csv = {one.name for one in fields(Csv)}
-    sources = {"path", "database", "table", "format", *of_csv}
+    sources = {"path", "database", "schema", "table", "format", *of_csv}
     of_table = {one.name for one in fields(Table)} - {"name", "source", "written", "columns"}
     assert {key.to for key in TABLE.keys} - sources == of_table
 

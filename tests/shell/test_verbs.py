@@ -78,7 +78,7 @@ def test_explain_knows_no_other_codes(run):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["policy"], "dpquery policy init FILE, or dpquery policy check FILE"),
+        (["policy"], "dpquery policy init SOURCE, or dpquery policy check FILE"),
         (["ledger", "burn", "x"], "dpquery ledger show POLICY"),
         (["explain", "tutorail"], "dpquery explain tutorial"),
         (["explain", "nothing"], "pages are accuracy"),
@@ -101,7 +101,7 @@ def test_a_verb_used_wrongly_says_how_it_is_written(run, argv: list[str], said: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("policy", "init"), "FILE        a Parquet file"),
+        (("policy", "init"), "a Parquet file, a folder"),
         (("policy", "check"), "FILE        a policy"),
         (("ledger", "show"), "POLICY      a policy"),
         (("explain",), "TOPIC       a code"),
@@ -141,6 +141,24 @@ def test_a_policy_is_drafted_from_a_file(run, policy: Path):
     code, out, err = run("policy", "init", str(policy.parent / "staff.parquet"))
     assert (code, err) == (0, "")
     assert "[tables.staff.columns]" in out
+
+
+def test_a_draft_goes_to_a_new_file(run, policy: Path):
+    new = policy.with_name("new.toml")
+    asked = ("policy", "init", str(policy.parent), "-o")
+    assert run(*asked, str(new)) == (0, "", "")
+    assert 'privacy_unit_column = "?"' in new.read_text("utf-8")
+    for taken in (new, policy):
+        before = taken.read_bytes()
+        code, out, err = run(*asked, str(taken))
+        assert (code, out) == (2, "")
+        assert err == f"dpquery: {taken} is there already: name a new file\n"
+        assert taken.read_bytes() == before
+    code, _, err = run(*asked, str(policy.parent / "none" / "new.toml"))
+    assert (code, err) == (
+        2,
+        "dpquery: the output cannot be written: No such file or directory\n",
+    )
 
 
 def test_a_sound_policy_passes_its_check(run, policy: Path):
@@ -396,9 +414,6 @@ def test_a_glob_that_the_shell_has_read_is_told_where_its_quotes_belong(run, arg
     assert err.startswith("dpquery: one source is asked, and v/b.parquet is another;")
     assert ("dpquery 'v/*.parquet'" in err) == bool(argv[0])
     assert "usage:" not in err
-    code, out, err = run("policy", "init", *argv)
-    assert (code, out) == (2, "")
-    assert ("dpquery policy init 'v/*.parquet'" in err) == bool(argv[0])
 
 
 def test_an_unknown_option_is_still_the_parsers_to_refuse(run):

@@ -95,7 +95,7 @@ AT_THE_EDGE = [
     (nested(MOST_NODES), nested(MOST_NODES + 1), "of 129 steps"),
     (multiplied(8, 8), multiplied(8, 9), "one row can become 72 rows"),
     (asked(MOST_TERMS // 3), asked(MOST_TERMS // 3 + 1), "have 4,003 terms"),
-    (texts(4), texts(5), "65,536 rows of one unit, of 1,280 characters each"),
+    (texts(2), texts(3), "65,536 rows of one unit, of 768 characters each"),
     (wide(64), wide(65), "one row becomes 1, of 66,560 characters each"),
     (
         joined("visits", 6, "LEFT JOIN", " AND v{0}.day = v0.day"),

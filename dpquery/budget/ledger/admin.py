@@ -69,7 +69,7 @@ class Promise:
 
     neighbours: str
     units: tuple[tuple[str, str], ...]
-    """By "table NAME" and "path PATH", "by COLUMN", "by row" or "public"."""
+    """By "table NAME" and "path PATH", "by COLUMN", "by row" or "public"; of all, "unit"."""
 
 
 @dataclass(frozen=True, slots=True)

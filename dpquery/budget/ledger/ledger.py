@@ -53,6 +53,7 @@ from dpquery.budget.ledger.record import Record, Total, Totals, Wording
 from dpquery.budget.ledger.sqlite import SQLite
 from dpquery.budget.ledger.store import Store
 from dpquery.budget.ledger.tables import (
+    ANY,
     VISIBLE,
     AlreadyRefined,
     Database,
@@ -415,6 +416,17 @@ class Ledger:
                     if found is None:
                         store.states.append([(version, place, state)])
         return state if found is None else str(found[-1])
+
+    def is_proven(self, claim: str) -> bool:
+        """Return whether a claim about a state of files was found to hold."""
+        with self._reading() as store:
+            return store.states.newest(place=claim, version=ANY) is not None
+
+    def prove(self, claim: str) -> None:
+        """Remember that it holds, of these files whatever version of the data they are."""
+        with self._writing() as store:
+            if store.states.newest(place=claim, version=ANY) is None:
+                store.states.append([(ANY, claim, "")])
 
     def standing(
         self, ceilings: Ceilings, account: Account, touched: Touched | None = EVERYBODY

@@ -96,8 +96,12 @@ STATES = LedgerTable(
 """What the files of a table were when they were first read under a version of the data.
 
 That files differ is found by holding them against these rows. They are of private data and for
-the owner's ledger alone: nothing of them is ever shown.
+the owner's ledger alone: nothing of them is ever shown. Under no version stands what was found
+of a state of files, to be found once.
 """
+
+ANY = -1
+"""Stands in the place of a version where it does not matter."""
 
 EARLIER = LedgerTable(
     "earlier",

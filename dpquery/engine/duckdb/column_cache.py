@@ -2,20 +2,28 @@
 
 What is kept are the columns as every expression sees them, so a scan over them gives the same
 integers as one over the files. A column is kept when it is asked for a second time, or at once
-where one scan asks several times, as long as all fit a share of memory. How much fits depends
-on the number of rows, so the share has a secret random part: no number of rows is the limit.
+where one scan asks several times, or counts the rows of units that have several: as long as all
+fit a share of memory. How much fits depends on the number of rows, so the share has a secret
+random part: no number of rows is the limit.
+
+Where units have several rows, beside the columns stand how many rows the unit of a row has, and
+a number of the unit: both are found once, by the one pass over all units that each scan would
+make. The numbers run from 0 on, in no order that means anything, so that units are counted in
+arrays whatever names them.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import duckdb
 
 from dpquery.core.types import Kind
 from dpquery.engine.duckdb.column_sql import (
+    COUNTED,
+    UNIT,
     Place,
     clamped,
     enumerated,
@@ -25,6 +33,7 @@ from dpquery.engine.duckdb.column_sql import (
     short_text,
 )
 from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table
@@ -40,7 +49,7 @@ class _Entry:
 
     state: Fingerprint
     rows: int | None = None
-    """None until it is asked whether columns could be kept."""
+    """How many there are, once something is to be kept of them."""
     bytes: int = 0
     asked: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
@@ -72,18 +81,20 @@ class Held:
             read: the table, and its files.
             scan: which of its rows count.
             state: the state of the files.
-            names: what the scan reads: `c:` and a column, or `k:` and a key column.
+            names: what the scan reads: `c:` and a column, `k:` and a key column, or the units.
             often: whether it will ask several times.
         """
         table = read.table
         entry = self._entry(table, state)
-        if names <= entry.kept and entry.name:
-            return Place(table, entry.name, held=True)
-        wanted = often or names <= entry.asked
-        if wanted and self._fits(read, entry, names) and self._keep(read, scan, entry, names):
-            return Place(table, entry.name, held=True)
-        entry.asked |= names
-        return read
+        if not (names <= entry.kept and entry.name):
+            far = table.through is not None  # to find its rows' units costs more than to keep
+            wanted = often or far or names <= entry.asked
+            entry.asked |= names
+            if not (wanted and self._fit(read, entry, names)):
+                return read
+            if not self._keep(read, scan, entry, names):
+                return read
+        return read.held_in(entry.name, names)
 
     def _entry(self, table: Table, state: Fingerprint) -> _Entry:
         entry = self._entries.get(table.name)
@@ -93,33 +104,52 @@ class Held:
             entry = self._entries[table.name] = _Entry(state)
         return entry
 
-    def _fits(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
-        """Return whether more columns fit the share; rows are counted once, and only for it."""
+    def _fit(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether columns fit beside all that is kept; rows are counted once for it."""
         if entry.rows is None:
-            row = execute(self._connection, f"SELECT count(*) FROM {read.source}").fetchone()
-            entry.rows = row[0] if row else 0
+            entry.rows = self._count(f"({own_rows_sql(read.table)})")
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
         return others + entry.rows * _width(read.table, entry.kept | names) <= self._share
+
+    def _count(self, source: str) -> int:
+        row = execute(self._connection, f"SELECT count(*) FROM {source}").fetchone()
+        return int(row[0]) if row else 0
 
     def _keep(self, read: Place, scan: TableScan, entry: _Entry, names: Set[str]) -> bool:
         """Read the columns once more, with those kept before; say whether memory held them."""
         self._drop(entry)
         self._made += 1
         name, wanted = f"kept{self._made}", sorted(entry.kept | names)
-        table, where = read.table, ""
-        columns = [self._column(table, entry, token) for token in wanted]
-        if table.unit is not None:
-            columns.insert(0, f"{read.unit} AS u")
-            where = f" WHERE {' AND '.join(read.counted(scan))}"
-        listed = ", ".join(columns) or "1 AS one"
-        query = f"CREATE TABLE {name} AS SELECT {listed} FROM {read.source}{where}"
+        query = f"CREATE TABLE {name} AS {self._rows(read, scan, entry, wanted)}"
         try:
             execute(self._connection, query)
         except duckdb.OutOfMemoryException:
             return False
         entry.name, entry.kept = name, set(wanted)
-        entry.bytes = (entry.rows or 0) * _width(table, entry.kept)
+        if read.table.through is not None:  # a row stands there once for each of its units
+            entry.rows = self._count(name)
+        entry.bytes = (entry.rows or 0) * _width(read.table, entry.kept)
         return True
+
+    def _rows(self, read: Place, scan: TableScan, entry: _Entry, wanted: Sequence[str]) -> str:
+        """Write the rows that count, with what is kept of them."""
+        table, units = read.table, {UNIT, COUNTED}
+        columns = [self._column(table, entry, name) for name in wanted if name not in units]
+        if table.unit is None:
+            return f"SELECT {', '.join(columns) or '1 AS one'} FROM {read.source}"
+        where = f"FROM {read.source} WHERE {' AND '.join(read.counted(scan))}"
+        unit = f"{read.unit} AS u"
+        named = [unit] if units & {*wanted} else []
+        rows = f"SELECT {', '.join([*named, *columns]) or '1 AS one'} {where}"
+        if COUNTED not in wanted:
+            return rows
+        # What fits the share has far fewer rows than 2^31.
+        counted = (
+            f"SELECT u, CAST(count(*) AS INTEGER) AS n FROM (SELECT {unit} {where}) GROUP BY u"
+        )
+        numbers = f"SELECT *, CAST(row_number() OVER () - 1 AS INTEGER) AS i FROM ({counted})"
+        kept = "*" if UNIT in wanted else "* EXCLUDE (u)"
+        return f"SELECT {kept} FROM ({rows}) JOIN ({numbers}) USING (u)"
 
     def _column(self, table: Table, entry: _Entry, token: str) -> str:
         """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""

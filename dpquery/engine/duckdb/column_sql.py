@@ -6,7 +6,7 @@ NULL, NaN becomes NULL, a zero loses its sign, the rest is clamped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
@@ -40,6 +40,7 @@ from dpquery.ir.expr import (
     grid_step,
     on_grid,
 )
+from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, Table
@@ -57,6 +58,11 @@ def kept_key(name: str) -> str:
     return quoted(f"k:{name}")
 
 
+UNIT, COUNTED = "u:", "n:"
+"""What a scan wants kept beside columns: the unit of each row as it is, or what counts by it: a
+number of the unit in its place, and how many rows the unit has in the table."""
+
+
 @dataclass(frozen=True)
 class Place(Values):
     """A private table, and where its rows are read: from files, or from columns in memory.
@@ -69,6 +75,9 @@ class Place(Values):
     source: str
     """What stands after FROM."""
     held: bool = False
+    owner: str = "u"
+    """What says whose a row is that is held: u the unit, or i its number, beside which stands
+    how many rows the unit has, n; or 1, where each unit has one row and none is named."""
 
     @classmethod
     def in_files(cls, table: Table) -> Place:
@@ -77,8 +86,18 @@ class Place(Values):
 
     @property
     def unit(self) -> str:
-        """Write the unit column."""
-        return "u" if self.held else quoted(self.table.unit or "")
+        """Write the unit column, or what stands in its place."""
+        return self.owner if self.held else quoted(self.table.unit or "")
+
+    def held_in(self, name: str, names: Set[str]) -> Place:
+        """Return the place where some of it is held for a scan."""
+        owner = "u" if UNIT in names else "i" if COUNTED in names else "1"
+        return Place(self.table, name, held=True, owner=owner)
+
+    @property
+    def near(self) -> bool:
+        """Whether the unit stands beside the rows."""
+        return self.held or self.table.through is None
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
@@ -358,11 +377,19 @@ def listed(column: Column, key: Key) -> bool:
 
 
 def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
-    """Return what a scan wants kept: columns, and the listed values of key columns."""
+    """Return what a scan wants kept: columns, listed values of key columns, and units.
+
+    The number of a unit follows from what other units there are. So it stands for the unit
+    where units are told from each other alone: not in joins, and not where it is hashed.
+    """
     if only_table(scan.relation) is None:
         numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
-        return frozenset(f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
+        of_table = (f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
+        return frozenset(of_table) | _unit(table, UNIT)
+    named = any(isinstance(measure, Candidates) for measure in scan.measures)
     names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
+    if named or not table.single:
+        names |= _unit(table, UNIT if named else COUNTED)
     for key in scan.keys:
         column = uncut(table, key)
         if column is not None and listed(column, key):
@@ -370,6 +397,10 @@ def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
         else:
             names |= {f"c:{ref.name}" for ref in columns_of(key.expr).values()}
     return frozenset(names)
+
+
+def _unit(table: Table, wanted: str) -> set[str]:
+    return set() if table.unit is None else {wanted}
 
 
 # The numbers of groups: the place of a row's keys among those that are declared.

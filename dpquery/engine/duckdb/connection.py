@@ -19,8 +19,11 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.policy.model import DatabaseTable, Table
+from dpquery.engine.duckdb.row_wise import collated, plan_of, types_of, why_not
+from dpquery.policy.document import Unfit, written
+from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.policy.schema import Misfit, Schema, compare
+from dpquery.policy.values import read_name
 
 T = TypeVar("T")
 
@@ -101,8 +104,7 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    asked: Future[T] = Future()
-    Thread(target=_settle, args=(asked, ask), daemon=True).start()
+    asked = begun(ask)
     try:
         return asked.result()
     except KeyboardInterrupt:
@@ -111,6 +113,13 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
                 connection.interrupt()  # anew: a query that begins forgets what came before
                 wait([asked], timeout=0.05)
         raise
+
+
+def begun(make: Callable[[], T]) -> Future[T]:
+    """Begin to make something while this thread goes on: DuckDB leaves Python to others."""
+    made: Future[T] = Future()
+    Thread(target=_settle, args=(made, make), daemon=True).start()
+    return made
 
 
 def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
@@ -132,7 +141,7 @@ def quoted(name: str) -> str:
 
 def stored(source: DatabaseTable) -> str:
     """Write the whole name of a table in a DuckDB file that is attached under its path."""
-    return f"{quoted(str(source.database))}.main.{quoted(source.table)}"
+    return ".".join(map(quoted, (str(source.database), source.schema, source.table)))
 
 
 def text(value: str) -> str:
@@ -144,10 +153,11 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# The columns of a table in a DuckDB file: their types, and what they bring beside values.
+# The columns of a table or a view in a DuckDB file: their types, and what they are beside.
 #
-# A collation goes with a column through every cast and function, and a column can be
-# computed anew each time. Rows are told apart by values alone, so such columns are refused.
+# A collation goes with a column through every cast and function, and rows are told apart by
+# values alone, so such columns are refused. What is computed, in a view or a column, has to
+# give the same each time, for each row by itself.
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -159,29 +169,25 @@ _TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
-_STORED = """
-    SELECT column_name, is_generated, data_type FROM duckdb_columns()
-    JOIN duckdb_tables() USING (database_name, schema_name, table_name)
-    WHERE database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)
-    ORDER BY column_index
-"""
-_PROBE = "SELECT sql FROM duckdb_tables() WHERE temporary AND table_name = 'probe'"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
     """Return the columns of a table, with a type where a policy can declare it."""
     described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
-    written = {name: type_ for name, type_, *_ in described}
-    types = {name: type_ for name, one in written.items() if (type_ := _type(one))}
-    return Schema(types, written=written)
+    named = {name: type_ for name, type_, *_ in described}
+    types = {name: type_ for name, one in named.items() if (type_ := _type(one))}
+    return Schema(types, written=named)
 
 
-def _type(written: str) -> Type | None:
-    decimal = _DECIMAL.fullmatch(written)
+def _type(name: str) -> Type | None:
+    decimal = _DECIMAL.fullmatch(name)
     if decimal:
         return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
-    return _TYPES.get(written)
+    return _TYPES.get(name)
+
+
+_UNRESOLVED = "cannot be resolved by what its file holds"
 
 
 def unplain_columns(
@@ -189,40 +195,27 @@ def unplain_columns(
 ) -> list[tuple[str, str]]:
     """Return the columns of a stored table that are more than values, each with what it is.
 
-    Of those that the policy names, the unit among them; what is missing is not here. A view is
-    `*`: it may give other values each time, and a scan that reads twice would then weigh other
-    rows than it counts. The file is attached under its path.
+    Of those that the policy names, the unit among them; what is missing is not here. What is
+    said of a view, or of what several columns have in common, is of `*`. The file is attached
+    under its path.
     """
     source = table.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
-    rows = connection.execute(_STORED, [str(source.database), source.table]).fetchall()
-    if not rows:
-        return [("*", "is of a view, which computes it each time")]
-    named = {*table.columns, table.unit}
-    found = [(n, "is computed each time") for n, made, _ in rows if made and n in named]
-    texts = [n for n, made, shown in rows if shown == "VARCHAR" and not made and n in named]
-    collated = _collated(connection, stored(source), texts)
-    return found + [(n, "has a collation") for n in collated]
-
-
-def _collated(
-    connection: duckdb.DuckDBPyConnection, origin: str, names: Sequence[str]
-) -> list[str]:
-    """Return the texts that are not compared by their bytes alone.
-
-    DuckDB shows a collation nowhere but in the text of a table, where defaults and conditions
-    stand too: so it is asked for the text of an empty one that has the columns alone.
-    """
+    origin = stored(source)
+    try:
+        there = database_schema(connection, origin).written
+    except duckdb.Error:
+        return [("*", f"{source.table} {_UNRESOLVED}")]
+    unit = table.unit if table.through is None else table.through.column
+    names = [name for name in there if name in {*table.columns, unit}]
     if not names:
         return []
-    listed = ", ".join(f"{quoted(name)} AS c{number}" for number, name in enumerate(names))
-    try:
-        connection.execute(f"CREATE TEMP TABLE probe AS SELECT {listed} FROM {origin} LIMIT 0")
-        made = connection.execute(_PROBE).fetchone()
-    finally:
-        connection.execute("DROP TABLE IF EXISTS temp.probe")
-    written = "" if made is None else made[0].replace(")", ",")
-    return [name for i, name in enumerate(names) if f"c{i} VARCHAR," not in written]
+    plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")
+    why = _UNRESOLVED if plan is None else why_not(plan, str(source.database))
+    if plan is None or why is not None:
+        return [("*", f"{source.table} {why}")]
+    shown = zip(names, types_of(plan), strict=True)
+    return [(name, "has a collation") for name, type_ in shown if collated(type_)]
 
 
 def duckdb_name(type_: Type) -> str:
@@ -241,11 +234,17 @@ def duckdb_name(type_: Type) -> str:
 
 
 _NAMED = """
-    SELECT 'table', schema_name FROM duckdb_tables()
+    SELECT schema_name FROM duckdb_tables()
     WHERE database_name = $1 AND lower(table_name) = lower($2)
     UNION ALL
-    SELECT 'view', schema_name FROM duckdb_views()
+    SELECT schema_name FROM duckdb_views()
     WHERE database_name = $1 AND lower(view_name) = lower($2)
+"""
+
+
+_TABLES = """
+    SELECT table_name FROM duckdb_tables()
+    WHERE database_name = $1 AND schema_name = 'main' ORDER BY table_name
 """
 
 
@@ -257,10 +256,47 @@ def misfits_in_file(table: Table) -> list[Misfit]:
     with closing(start()) as connection:
         try:
             connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+            lock(connection, [source.database])  # a view may name any file
             return stored_misfits(connection, table)
         except duckdb.Error:
             why = "cannot be opened as a DuckDB file, or another program writes to it"
             return [Misfit(None, f"{source.database.name} {why}")]
+
+
+def schemas_in_file(database: Path) -> dict[str, Schema]:
+    """Return the tables of a DuckDB file, by name, with what of each a policy can declare."""
+    if database.with_name(f"{database.name}.wal").exists():
+        what = f"names a DuckDB file with changes beside it: {written(str(database))}"
+        why = "to open it would be to read these, and they are rows."
+        close = f"duckdb.connect({str(database)!r}).execute('CHECKPOINT')"
+        raise Unfit(what, why, f'python -c "import duckdb; {close}"', code="DPQ601")
+    with closing(start()) as connection:
+        try:
+            connection.execute(
+                f"ATTACH {text(str(database))} AS {quoted(str(database))} (READ_ONLY)"
+            )
+            named = connection.execute(_TABLES, [str(database)]).fetchall()
+            return {name: _plain_schema(connection, database, name) for (name,) in named}
+        except duckdb.Error:
+            what = f"names no DuckDB file that can be opened: {written(str(database))}"
+            why = "it is of another kind, is not there, or another program writes to it."
+            raise Unfit(
+                what, why, "mend the path, or close that program", code="DPQ601"
+            ) from None
+
+
+def _plain_schema(connection: duckdb.DuckDBPyConnection, database: Path, name: str) -> Schema:
+    """Return the columns of a stored table, without those that are more than values."""
+    source = DatabaseTable(database, name)
+    schema = database_schema(connection, stored(source))
+    columns = {one: Column(one, type_) for one, type_ in schema.types.items()}
+    unplain = dict(unplain_columns(connection, Table(name, source, (), columns)))
+    types = {
+        one: type_
+        for one, type_ in schema.types.items()
+        if one not in unplain and read_name.fits(one)
+    }
+    return Schema(types, unplain, schema.written)
 
 
 def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
@@ -279,11 +315,10 @@ def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[
 def _lacking(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> str | None:
     """Return what a database has in the place of a table; None if it has the table."""
     asked = [str(source.database), source.table]
-    found = connection.execute(_NAMED, asked).fetchall()
-    if ("table", "main") in found:
+    found = [schema for (schema,) in connection.execute(_NAMED, asked).fetchall()]
+    if source.schema.lower() in map(str.lower, found):
         return None
-    for kind, schema in found:
-        if kind == "view":
-            return f"has a view named {source.table}: store its rows in a table"
-        return f"has {source.table} in the schema {schema}, and only main is read"
+    if found:
+        there = f'table = "{found[0]}.{source.table}"'
+        return f"has {source.table} in the schema {found[0]}, not {source.schema}: {there}"
     return f"has no table named {source.table}"

@@ -7,6 +7,7 @@ not before; connecting reads no private file (I1, I3).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from math import prod
 from time import monotonic
 
@@ -15,9 +16,10 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Place, wanted_columns
+from dpquery.engine.duckdb.column_sql import COUNTED, Place, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
+    begun,
     execute,
     load,
     lock,
@@ -27,7 +29,7 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
-from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
 from dpquery.engine.duckdb.sources import attach, define, misfits
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
@@ -36,6 +38,7 @@ from dpquery.engine.files import (
     TableStates,
     Watch,
     require_unchanged,
+    single_claim,
     state_of,
     unwatched,
 )
@@ -73,6 +76,7 @@ class DuckDBEngine:
         self._secret = secret
         self._watch = watch
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._opening: Future[duckdb.DuckDBPyConnection] | None = None
         self._held: Held | None = None
         self._verifier = Verifier()
         self._rehearsal = Rehearsal(self._verifier, self._publics, self._public)
@@ -102,6 +106,12 @@ class DuckDBEngine:
         sql = ScanSQL(scan, places, publics)
         return "; ".join(sql.whole()) or f"histograms of ({sql.rows})"
 
+    def prepare(self) -> None:
+        """Begin to open empty instances, while a query is planned."""
+        self._verifier.prepare()
+        if self._connection is None:
+            self._opening = self._opening or begun(start)
+
     def rehearse(self, scan: Scan) -> None:
         """Check and plan the SQL of a scan, as it is where nothing is kept of the files."""
         self._rehearsal.require(scan, self._read_by(scan))
@@ -109,6 +119,9 @@ class DuckDBEngine:
     def close(self) -> None:
         """Let go of the instance."""
         self._rehearsal.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.result().close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -130,7 +143,7 @@ class DuckDBEngine:
         tables = self._read_by(scan)
         before = state_of(tables)
         for table in tables:
-            attached = isinstance(table.source, DatabaseTable)
+            attached = any(isinstance(one.source, DatabaseTable) for one in table.way)
             if attached and self._verified.get(table.name) != before[table.name]:
                 self.close()  # an attached file that was replaced would go on being read
         connection = self._started()
@@ -195,6 +208,7 @@ class DuckDBEngine:
         assert self._held is not None  # noqa: S101 - made with the connection
         names = wanted_columns(scan, table)
         often = any(isinstance(measure, Histogram) for measure in scan.measures)
+        often |= COUNTED in names and weighs_all_rows(scan)
         read = Place.in_files(table)
         rows = next(one for one in tables_of(scan.relation) if one.table == table.name)
         return self._held.place(read, rows, state, names, often=often)
@@ -202,7 +216,8 @@ class DuckDBEngine:
     def _started(self) -> duckdb.DuckDBPyConnection:
         """Open DuckDB on first use, so that connecting touches no private file."""
         if self._connection is None:
-            connection = start()
+            opening, self._opening = self._opening, None
+            connection = start() if opening is None else opening.result()
             self._derived = set()
             self._viewed = {}
             within_reach = attach(connection, self._tables.values())
@@ -228,16 +243,25 @@ class DuckDBEngine:
         if told:
             raise DataChanged(f"{table.name}: {told[0]}")
         if self._viewed.get(table.name) != state:
-            define(connection, table)
+            define(connection, table, state)
             self._viewed[table.name] = state
         if verified:
             return
         if table.single and table.unit is not None:
-            unit, rows = quoted(table.unit), Place.in_files(table).source
-            different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
-            row = execute(connection, different).fetchone()
-            if row is None or row[0] is not True:
-                raise DataChanged(
-                    f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
-                )
+            claim = single_claim(table, state)
+            if claim is None or not self._watch.is_proven(claim):
+                self._require_single(connection, table)
+                require_unchanged([table], {table.name: state})
+                if claim is not None:
+                    self._watch.prove(claim)
         self._verified[table.name] = state
+
+    def _require_single(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        """Count the units of all rows."""
+        unit, rows = quoted(table.unit or ""), Place.in_files(table).source
+        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
+        row = execute(connection, different).fetchone()
+        if row is None or row[0] is not True:
+            raise DataChanged(
+                f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
+            )

@@ -7,7 +7,7 @@ Public tables are loaded when it opens; then the file system is shut.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from functools import lru_cache, wraps
 from hashlib import sha256
@@ -27,6 +27,7 @@ from dpquery.engine.duckdb.connection import (
     lock,
     quoted,
     start,
+    stored,
     text,
     waited,
 )
@@ -34,7 +35,7 @@ from dpquery.engine.duckdb.expr_sql import NAN, cast, settled
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above
-from dpquery.policy.model import LONGEST_PUBLIC, Files, Policy, Table
+from dpquery.policy.model import LONGEST_PUBLIC, DatabaseTable, Files, Policy, Table
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
@@ -301,9 +302,10 @@ class PublicEngine:
 
     def _load(self, table: Table, relation: str, policy: str) -> None:
         try:
-            self._connection.execute(
-                f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
-            )
+            with _lent(self._connection, _stored_rows(table)):
+                self._connection.execute(
+                    f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
+                )
             described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
             unique = not table.unique or self._unique(relation, table.unique)
         except duckdb.Error:
@@ -377,8 +379,20 @@ def _listed(table: Table) -> str:
     )
 
 
+def _stored_rows(table: Table) -> list[pa.Table]:
+    """Return the rows of a table in a DuckDB file, as values: without a collation."""
+    source = table.source
+    if not isinstance(source, DatabaseTable):
+        return []
+    with closing(start()) as own:
+        database = str(source.database)
+        own.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+        return [own.sql(f"SELECT * FROM {stored(source)}").to_arrow_table()]
+
+
 def _reader(table: Table) -> str:
-    assert isinstance(table.source, Files)  # noqa: S101 - the loader refuses public database tables
+    if not isinstance(table.source, Files):
+        return "f0"
     paths = ", ".join(text(str(path)) for path in table.source.paths)
     if all(path.suffix.lower() == ".parquet" for path in table.source.paths):
         return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"

@@ -38,10 +38,17 @@ from dpquery.ir.measures import (
     Weight,
 )
 from dpquery.ir.query import Scan, columns_read
-from dpquery.ir.relations import PublicJoin, only_table, tables_of, walk
+from dpquery.ir.relations import PublicJoin, TableScan, only_table, tables_of, walk
 from dpquery.policy.model import Table
 
 PLAIN = Weight()
+
+
+def weighs_all_rows(scan: Scan) -> bool:
+    """Return whether rows weigh by how many of the whole table their unit has."""
+    every = isinstance(scan.relation, TableScan)
+    weights = (m.weight for m in scan.measures if m.of_rows and not m.weight.plain)
+    return any(every or isinstance(weight, TableWeight) for weight in weights)
 
 
 def public_names(scan: Scan, known: Mapping[str, str]) -> dict[str, str]:
@@ -124,9 +131,12 @@ class ScanSQL:
         where = self._where(f"{code} IS NOT NULL", self._condition(measure.condition))
         rows, weight = self.rows, ""
         if not measure.weight.plain:
-            counted = self._counted(f"({rows})", [measure.weight])
+            joined = ""
+            if not self.said:
+                counted = self._counted(f"({rows})", [measure.weight])
+                joined = f" JOIN ({counted}) USING (u)"
             weighted = f"SELECT r.*, {_row_weight(measure.weight)} AS w"
-            rows, weight = f"{weighted} FROM ({rows}) AS r JOIN ({counted}) USING (u)", ", w"
+            rows, weight = f"{weighted} FROM ({rows}) AS r{joined}", ", w"
         source = f"({rows}) {self._groups.joins}"
         return f"SELECT {cell} AS cell, {code} AS v{weight} FROM {source}{where}"
 
@@ -198,6 +208,21 @@ class ScanSQL:
         """The weights that rows have, each once."""
         return [*dict.fromkeys(m.weight for m in self._of_rows if not m.weight.plain)]
 
+    @cached_property
+    def said(self) -> tuple[str, ...]:
+        """Return the counts that rows say themselves, if these are all that weights need.
+
+        They are kept beside the rows of a table. Before WHERE, a unit has as many rows in the
+        scan as in the table.
+        """
+        weights = {m.weight for m in self.scan.measures if m.of_rows and not m.weight.plain}
+        table = only_table(self.scan.relation)
+        if table is None or self.places[table.table].owner != "i":
+            return ()
+        counts = sorted({_count(weight) for weight in weights})
+        every = isinstance(self.scan.relation, TableScan)
+        return tuple(counts) if every or counts == ["t"] else ()
+
     def _sums(self) -> str:
         """Write the sums over rows."""
         clamped = self._several and any(isinstance(m, UnitTotals) for m in self._of_rows)
@@ -228,7 +253,7 @@ class ScanSQL:
         rows, unit, source = self._opened()
         columns = ["1 AS one"]
         if self.scan.contribution.unit is not None:
-            columns = [f"{unit} AS u"]
+            columns = [f"{unit} AS u", *(f"n AS {count}" for count in self.said)]
         columns += [f"{key_sql(rows, key)} AS g{i}" for i, key in enumerate(self.scan.keys)]
         columns += [f"{code_sql(rows, code)} AS v{i}" for i, code in enumerate(self.codes)]
         columns += [f"{rows.value(c)} AS b{i}" for i, c in enumerate(self.conditions)]
@@ -315,21 +340,40 @@ class ScanSQL:
     def _weighted_groups(self) -> str:
         """Count rows per unit over all groups, declared or not; then weigh each row.
 
-        The rows of one table are read twice, which costs less than keeping them.
+        The rows of one table are read twice, which costs less than keeping them, unless whose
+        they are stands elsewhere.
         """
-        cheap = only_table(self.scan.relation) is not None
+        if self.said:
+            return self._grouped(f"({self._weighted(f'({self.rows})')})")
+        table = only_table(self.scan.relation)
+        cheap = table is not None and self.places[table.table].near
         first = "" if cheap else f"WITH r AS MATERIALIZED ({self.rows}) "
         rows = f"({self.rows})" if cheap else "r"
-        weights = ", ".join(f"{_row_weight(w)} AS w{i}" for i, w in enumerate(self._weights))
         counted = self._counted(rows, self._weights)
-        source = f"{rows} JOIN (SELECT u, {weights} FROM ({counted})) USING (u)"
+        source = f"{rows} JOIN ({self._weighted(f'({counted})', 'u')}) USING (u)"
         return first + self._grouped(source)
 
+    def _weighted(self, counted: str, names: str = "*") -> str:
+        """Write the weights that counts of rows give, beside what they are of."""
+        weights = "".join(f", {_row_weight(w)} AS w{i}" for i, w in enumerate(self._weights))
+        return f"SELECT {names}{weights} FROM {counted}"
+
     def _per_unit(self) -> str:
-        """Write each unit's sums, its rows, and all of its rows in the table if they matter."""
+        """Write each unit's sums, its rows, and all of its rows in the table if they matter.
+
+        Units with equally many rows are taken together, where rows say how many these are.
+        """
         sums = ", ".join(f"{self._of_unit(m)} AS m{i}" for i, m in enumerate(self._of_rows))
+        if self._alike:
+            counts = ", ".join(self.said)
+            return f"SELECT {counts}, {sums} FROM ({self.rows}) GROUP BY {counts}"
         own = f"SELECT u, count(*) AS n, {sums} FROM ({self.rows}) GROUP BY u"
         return self._with_table(own) if self.by_table else own
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Return whether units of equally many rows can be added up together."""
+        return bool(self.said) and all(measure.of_rows for measure in self._of_rows)
 
     def _counted(self, rows: str, weights: Sequence[Weight]) -> str:
         """Write how many rows each unit has, of those that the weights count."""
@@ -364,7 +408,8 @@ class ScanSQL:
                 return f"count(m{index}) * {weight.scale}"
             case UnitTotals(weight=weight):
                 return f"coalesce(sum(m{index}), 0) * {weight.scale}"
-        amount = f"CAST(m{index} AS HUGEINT)" if measure.factors else f"m{index}"
+        wide = measure.factors or self._alike
+        amount = f"CAST(m{index} AS HUGEINT)" if wide else f"m{index}"
         return f"coalesce(sum({amount} * {_row_weight(measure.weight)}), 0)"
 
     def _pair_sum(self, index: int, measure: Measure) -> str:
@@ -487,8 +532,13 @@ def _clamped(total: str, measure: UnitTotals) -> str:
 
 
 def _row_weight(weight: Weight) -> str:
-    """Write what each row counts: by n, its unit's rows, or by t, those in the table."""
-    return _weight("t" if isinstance(weight, TableWeight) else "n", weight)
+    """Write what each row counts."""
+    return _weight(_count(weight), weight)
+
+
+def _count(weight: Weight) -> str:
+    """Name what a weight is by: n, the rows of a unit, or t, those that it has in the table."""
+    return "t" if isinstance(weight, TableWeight) else "n"
 
 
 def _weight(rows: str, weight: Weight) -> str:

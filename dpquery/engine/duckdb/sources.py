@@ -19,16 +19,30 @@ import pyarrow as pa
 from dpquery.core.types import TEXT, Type
 from dpquery.engine.duckdb.connection import (
     duckdb_name,
+    execute,
     quoted,
     start,
     stored,
     stored_misfits,
     text,
 )
+from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.engine.lines import Lines
-from dpquery.policy.model import Csv, DatabaseTable, Files, Frame, Json, Parquet, Table
+from dpquery.policy.external import opened
+from dpquery.policy.model import (
+    Csv,
+    DatabaseTable,
+    External,
+    Files,
+    Frame,
+    Json,
+    Parquet,
+    Table,
+)
 from dpquery.policy.schema import Misfit, file_misfits, read_header, seen_schema
+from dpquery.policy.snapshots import Unreadable
 
 
 def view_name(table: Table) -> str:
@@ -42,7 +56,7 @@ def attach(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> li
     Returns:
         The files that have to stay within reach.
     """
-    tables = list(tables)
+    tables = [one for table in tables for one in table.way]
     for table in tables:
         match table.source:
             case Frame(rows):
@@ -64,19 +78,72 @@ def _held(table: Table) -> str:
     return f"in:{table.name}"
 
 
-def define(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Make the view of a table, for the schema that its source has now."""
+def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
+    """Make the view of a table, for the schema that its source has in a state.
+
+    Raises:
+        DataChanged: a copy would be of another state.
+    """
+    for one in table.way:
+        if isinstance(one.source, External):
+            _copy(connection, one, one.source, state)
     view = quoted(view_name(table))
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows_sql(table)}")
 
 
+def _copy(
+    connection: duckdb.DuckDBPyConnection, table: Table, source: External, state: Fingerprint
+) -> None:
+    """Copy the rows of a state into memory: no library has to read one state twice alike."""
+    snapshot = opened(source)
+    if not state.of(snapshot.state()):
+        raise DataChanged(f"{table.name} changed before it was copied")
+    with connection.cursor() as beside:  # what is registered is gone with it
+        beside.register("given", snapshot.read(_names(table)))
+        execute(beside, f"CREATE OR REPLACE TABLE {_copied(table)} AS FROM given")
+
+
+def _copied(table: Table) -> str:
+    """Name a copy: on the way to units, a table has other columns than for itself."""
+    return quoted(f"s:{table.name}:{_names(table)}")
+
+
+def _names(table: Table) -> list[str]:
+    owner = table.unit if table.through is None else table.through.column
+    return [*dict.fromkeys([*table.columns, *([] if owner is None else [owner])])]
+
+
 def rows_sql(table: Table) -> str:
-    """Write the rows of a table: the columns that the policy names, as their source has them.
+    """Write the rows of a table: the columns that the policy names, and the unit.
+
+    Where other tables say whose the rows are, each row is there once for each unit that claims
+    its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
+    the files have.
+    """
+    own, through = own_rows_sql(table), table.through
+    if through is None:
+        return own
+    key, unit = quoted(through.key), quoted(table.unit or "")
+    claims = (
+        f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
+        f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
+    )
+    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    return (
+        f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
+        f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
+    )
+
+
+def own_rows_sql(table: Table) -> str:
+    """Write what a table's own source holds: the columns that the policy names.
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
     types = {column.name: column.type for column in table.columns.values()}
-    if table.unit is not None:
+    if table.through is not None:
+        types[table.through.column] = table.through.type
+    elif table.unit is not None:
         types.setdefault(table.unit, table.unit_type or TEXT)
     columns = ", ".join(map(quoted, types)) or "1 AS one"
     match table.source:
@@ -84,6 +151,8 @@ def rows_sql(table: Table) -> str:
             return f"SELECT {columns} FROM {stored(source)}"
         case Frame():
             return f"SELECT {columns} FROM {quoted(_held(table))}"
+        case External():
+            return f"SELECT {columns} FROM {_copied(table)}"
         case Files() as source:
             return _rows_of_files(source, types, quoted(_held(table)))
         case other:
@@ -141,13 +210,17 @@ def _of_folder(name: str, type_: Type) -> str:
 
 
 def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
-    """Return how the schema of a table's source differs from the policy, for the owner."""
+    """Return how schemas of sources differ from the policy: of a table, and on its way."""
+    return [misfit for one in table.way for misfit in _own_misfits(connection, one)]
+
+
+def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
         case Files(format=Parquet()):
             return file_misfits(table, seen_schema)
-        case Files():
+        case Files() | External():
             return file_misfits(table)
         case Frame():  # its own schema is the policy
             return []
@@ -156,19 +229,24 @@ def misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]
 
 
 def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of all rows of a table, as scans read them: for the owner.
+    """Yield some columns of what a table's own source holds, as scans read it: for the owner.
 
     Raises:
         OSError: they cannot be read.
     """
     columns = ", ".join(map(quoted, names)) or "1 AS one"
     named = {name: column for name, column in table.columns.items() if name in names}
-    table = replace(table, columns=named, unit=table.unit if table.unit in names else None)
+    unit = table.unit if table.through is None and table.unit in names else None
+    through = table.through if table.through and table.through.column in names else None
+    table = replace(table, columns=named, unit=unit, through=through)
     with closing(start()) as connection:
         try:
-            attach(connection, [table])
-            define(connection, table)
-            rows = connection.sql(f"SELECT {columns} FROM {quoted(view_name(table))}")
+            attach(connection, [replace(table, through=None)])
+            if isinstance(table.source, External):
+                _copy(
+                    connection, table, table.source, fingerprint(replace(table, through=None))
+                )
+            rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
-        except duckdb.Error:
+        except (duckdb.Error, Unreadable, DataChanged):
             raise OSError from None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -26,7 +27,7 @@ from dpquery import rowfunctions
 from dpquery.core.types import EPOCH, INTEGER, Kind, Type
 from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.connection import duckdb_name, load, lock, quoted, start
+from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.sources import view_name
 from dpquery.errors import internal
@@ -95,7 +96,7 @@ class Verifier:
     """
 
     def __init__(self) -> None:
-        self._parser: duckdb.DuckDBPyConnection | None = None
+        self._parser: Future[duckdb.DuckDBPyConnection] | None = None
         self._passed = Recent[tuple[str, frozenset[tuple[str, str]]]]()
 
     def require(self, sql: ScanSQL, query: str, held: str | None = None) -> None:
@@ -121,18 +122,26 @@ class Verifier:
 
     def close(self) -> None:
         """Let go of the instance."""
-        if self._parser is not None:
-            self._parser.close()
-            self._parser = None
+        parser, self._parser = self._parser, None
+        if parser is not None:
+            parser.result().close()
+
+    def prepare(self) -> Future[duckdb.DuckDBPyConnection]:
+        """Begin to open the instance, unless that was begun."""
+        self._parser = self._parser or begun(_parser)
+        return self._parser
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The instance, which can reach no file."""
-        if self._parser is None:
-            self._parser = start()
-            self._parser.execute("SET threads = 1")
-            lock(self._parser, [])
-        return self._parser
+        return self.prepare().result()
+
+
+def _parser() -> duckdb.DuckDBPyConnection:
+    connection = start()
+    connection.execute("SET threads = 1")
+    lock(connection, [])
+    return connection
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Node:

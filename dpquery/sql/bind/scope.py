@@ -211,7 +211,17 @@ class Scope:
         """Return the relations whose privacy unit a node names, by their aliases."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return []
-        return [m.alias for m in self._meant(node) if fold(node.name) in m.owners]
+        name = fold(node.name)
+        found = [member for member in self._meant(node) if name in member.owners]
+        shown = [member for member in found if name in member.named]  # others only know of it
+        return [member.alias for member in shown or found]
+
+    def holders_of(self, node: exp.Expr) -> list[Expr]:
+        """Return what a node stands for that names a column: of several relations, each."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return []
+        name = fold(node.name)
+        return [expr for m in self._meant(node) for expr in m.named.get(name, ())]
 
     def knows(self, name: str) -> bool:
         """Return whether a relation here has a column of that name."""

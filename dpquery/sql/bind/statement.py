@@ -241,7 +241,7 @@ class Statement(Opener):
         with self.alone():
             rows = self.rows(node)
         if isinstance(rows, Private):
-            plain = self._shares is not None and asks_units(node, rows.scope, self.spans)
+            plain = self._shares is not None and asks_units(self, node, rows)
             plain |= RELEASED in node.meta
             if root or plain or finds_keys(node) or any(map(is_call, parts_of(node))):
                 return self._released(node, rows, root=root)

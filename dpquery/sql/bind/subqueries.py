@@ -29,6 +29,7 @@ from dpquery.sql.bind.from_clause import (
 from dpquery.sql.bind.groupings import key_of, refuse_sets
 from dpquery.sql.bind.joins.semi_joins import null_safe
 from dpquery.sql.bind.joins.unit_joins import semi_join
+from dpquery.sql.bind.joins.way_keys import keys_at, keys_held
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.bind.unit_rows import (
@@ -182,7 +183,8 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
     if node.args.get("on") is not None:
         span = context.spans.of(node)
         raise outside("DISTINCT ON", span, "not understood", "SELECT DISTINCT")
-    if not found.owners:
+    keyed = (keys_held(expr, found.relation, context.policy) for expr in found.columns.values())
+    if not found.owners and not any(keyed):
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
     return _distinct_rows(context, context.spans.of(select), found)
 
@@ -202,7 +204,10 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
     """Bind GROUP BY with the unit: order-free aggregates of each unit's rows."""
     nodes = _group_nodes(context, select, rows.scope)
     bound = PerUnitRows(context, rows, context.spans.of(select))
-    if not any(rows.scope.owns(unwrapped(node)) for node in nodes):
+    if not any(
+        rows.scope.owns(unwrapped(node)) or keys_at(unwrapped(node), rows, context.policy)
+        for node in nodes
+    ):
         first = next((n for n in _own_nodes(select) if is_exact_aggregate(n)), select)
         refuse_group(context, first, nodes, bound.base)
     for node in nodes:
@@ -294,8 +299,10 @@ def _owners_of(first: Derived, second: Derived) -> frozenset[str]:
     names = [list(map(fold, arm.columns)) for arm in (first, second)]
     pairs = zip(*names, strict=True)
     owners = {one for one, other in pairs if one in first.owners and other in second.owners}
-    hidden = (arm.owners - set(own) for arm, own in zip((first, second), names, strict=True))
-    return frozenset(owners.union(next(hidden) & next(hidden)))
+    ours, theirs = (
+        arm.owners - set(own) for arm, own in zip((first, second), names, strict=True)
+    )
+    return frozenset(owners.union(ours if theirs else ()))
 
 
 def _union_all(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 
 from sqlglot import expressions as exp
 
@@ -180,18 +181,26 @@ _UNKNOWN = {
 }
 """Names of columns that there are not: texts without their quotes."""
 
-Slips = Sequence[tuple[re.Pattern[str], str]]
+
+class Slips:
+    """Patterns of slips, each with what is meant; made for the first query that is refused."""
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self._table = table
+
+    @cached_property
+    def patterns(self) -> Sequence[tuple[re.Pattern[str], str]]:
+        """Write the parts of all patterns out."""
+        return [
+            (
+                re.compile(re.sub(r"<(\w+)>", lambda m: _PARTS[m[1]], pattern), re.IGNORECASE),
+                text,
+            )
+            for pattern, text in self._table.items()
+        ]
 
 
-def _slips(table: Mapping[str, str]) -> Slips:
-    """Return a table with its parts written out."""
-    return [
-        (re.compile(re.sub(r"<(\w+)>", lambda m: _PARTS[m[1]], pattern), re.IGNORECASE), text)
-        for pattern, text in table.items()
-    ]
-
-
-READ, BOUND, UNKNOWN = map(_slips, (_WORDS | _READ, _MOMENTS | _BOUND, _MOMENTS | _UNKNOWN))
+READ, BOUND, UNKNOWN = map(Slips, (_WORDS | _READ, _MOMENTS | _BOUND, _MOMENTS | _UNKNOWN))
 
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,_]\d+)*)(?: ?(k|m|%))?(?![\w.])", re.IGNORECASE)
 _TIMES = {"": Fraction(1), "k": Fraction(1000), "m": Fraction(10**6), "%": Fraction(1, 100)}
@@ -222,7 +231,9 @@ def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str]
     A slip and a stretch touch if they meet, or are one blank apart.
     """
     made = [
-        (match, match.expand(mend)) for slip, mend in slips for match in slip.finditer(text)
+        (match, match.expand(mend))
+        for slip, mend in slips.patterns
+        for match in slip.finditer(text)
     ]
     if slips is READ:
         made += [(match, _in_digits(match)) for match in _NUMBER.finditer(text)]

@@ -10,6 +10,7 @@ from tests.corpus.benchmarks.clickbench import data as clickbench
 from tests.corpus.benchmarks.questions import Question, read
 from tests.corpus.benchmarks.tpcds import data as tpcds
 from tests.corpus.benchmarks.tpch import data as tpch
+from tests.corpus.benchmarks.tpch_keys import data as tpch_keys
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class QuestionSet:
 FOLDER = Path(__file__).parent
 SETS = {
     "tpch": QuestionSet("TPC-H", tpch.SAYS, FOLDER / "tpch", tpch.write),
+    "tpch_keys": QuestionSet(
+        "TPC-H by keys", tpch_keys.SAYS, FOLDER / "tpch_keys", tpch_keys.write
+    ),
     "tpcds": QuestionSet("TPC-DS", tpcds.SAYS, FOLDER / "tpcds", tpcds.write),
     "clickbench": QuestionSet(
         "ClickBench", clickbench.SAYS, FOLDER / "clickbench", clickbench.write

@@ -146,7 +146,7 @@ class Shape:
         assert isinstance(scan, TableScan)
         place = self.places[scan.table]
         table, held = place.table, place.held
-        unit = "u" if held else table.unit
+        unit = None if table.unit is None else owner_of(place)
         own = [ref.name for ref in self.used if ref.of == scan.number]
         names = {f"{kind}:{name}" for name in own for kind in "ck"} if held else {*own}
         source = node["from_table"]
@@ -181,7 +181,7 @@ class Shape:
         self._row(node, relation, self.names(scan.number))
         place = self.places[scan.table]
         if self._owned(relation):
-            unit = "u" if place.held else place.table.unit or ""
+            unit = owner_of(place)
             insist(
                 node["select_list"][0] == {**column(unit), "alias": "u"}, "the unit as owner"
             )
@@ -265,7 +265,7 @@ class Shape:
         plain(node, *(["where_clause"] if "where_clause" in node else []))
         self.read(node, scan)
         place = self.places[scan.table]
-        unit = "u" if place.held else place.table.unit or ""
+        unit = owner_of(place)
         insist(node["select_list"] == [{**column(unit), "alias": "u"}], "the unit as owner")
         dropped = 0 if place.held else 1 if scan.part is None else 2
         insist(len(_conditions(node)) == dropped, "all rows of the table")
@@ -389,3 +389,8 @@ def _conditions(node: Node) -> Sequence[Node]:
 
 def _and(node: Node) -> bool:
     return node.get("type") == "CONJUNCTION_AND"
+
+
+def owner_of(place: Place) -> str:
+    """Return the column that says whose a row is: of what is kept, by name or by number."""
+    return place.owner if place.held else place.table.unit or ""

@@ -25,14 +25,15 @@ import duckdb
 from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.ir.query import columns_read
-from dpquery.ir.relations import numbers, only_table, tables_of
-from tests.engine.verify.relation import Shape, inner, listed
+from dpquery.ir.relations import TableScan, numbers, only_table, tables_of
+from tests.engine.verify.relation import Shape, inner, listed, owner_of
 from tests.engine.verify.syntax import (
     ROW_FUNCTIONS,
     SUM_FUNCTIONS,
     Different,
     Node,
     column,
+    constant,
     insist,
     parsed,
     plain,
@@ -75,7 +76,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 def _table_of(sql: ScanSQL) -> Node | None:
     """Return the rows that weights by the table count, held against it, if there are any."""
-    if not sql.by_table:
+    if not sql.by_table or "t" in sql.said:
         return None
     node = parsed(_connection(), sql.table_rows)
     (table,) = tables_of(sql.scan.relation)
@@ -90,8 +91,9 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
     plain(rows, *(["where_clause"] if "where_clause" in rows else []))
     sizes = {"g": scan.keys, "v": sql.codes, "b": sql.conditions, "x": sql.values}
     made = [f"{letter}{i}" for letter, all_ in sizes.items() for i in range(len(all_))]
-    insist(listed(rows) == ["one" if scan.contribution.unit is None else "u", *made], "columns")
-    first = rows["select_list"][0]
+    owner = ["one"] if scan.contribution.unit is None else ["u", *sql.said]
+    insist(listed(rows) == [*owner, *made], "columns")
+    first, *counts = rows["select_list"][: len(owner)]
     table = only_table(scan.relation)
     if table is None:
         insist("where_clause" not in rows, "rows as the relation gives them")
@@ -101,9 +103,15 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
     else:
         names = shape.read(rows, scan.relation)
         place = sql.places[table.table]
-        unit = "u" if place.held else place.table.unit or ""
+        unit = owner_of(place)
+        every = isinstance(scan.relation, TableScan)
+        for name, count in zip(sql.said, counts, strict=True):
+            insist(place.owner == "i" and (every or name == "t"), "rows that count by WHERE")
+            insist(count == {**column("n"), "alias": name}, "the rows of a unit")
+        names |= {"n"} if counts else frozenset()
     if scan.contribution.unit is not None:
-        insist(first == {**column(unit), "alias": "u"}, "the unit as owner")
+        owner_ = constant("INTEGER", "1") if unit == "1" else column(unit)
+        insist(first == {**owner_, "alias": "u"}, "the unit as owner")
     require_expression(rows["select_list"], names, ROW_FUNCTIONS)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
-from dpquery.engine.duckdb.column_sql import Place
+from dpquery.engine.duckdb.column_sql import Place, wanted_columns
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.verify import foreseen
@@ -16,7 +16,7 @@ from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
 from dpquery.plan.plan import Plan
-from dpquery.policy.model import Policy
+from dpquery.policy.model import Policy, Table
 from tests.relations import policy_over
 from tests.worlds import planned
 
@@ -48,9 +48,11 @@ BY_TABLE = (
 BY_PART = "SELECT DP_COUNT(*, eps=1, weights='table') FROM s WHERE i > 3"
 FEW = COUNT + "q WHERE i > 3"
 QUANTILE = "SELECT DP_MEDIAN(i, eps=1) FROM t WHERE j > 2"
+WEIGHED = "SELECT k, DP_SUM(i, eps=1, bounds=[0, 9]), DP_MEDIAN(j, eps=1) FROM t GROUP BY k"
+TOGETHER = "SELECT DP_COUNT(*, eps=1, weights='table'), DP_AVG(j, eps=1) FROM t"
 QUERIES = [
     *(TABLE, JOIN, KEYED, PUBLIC, SEMI, UNION, UNITS, WINDOW, PAIRS, PARTED, BY_TABLE, BY_PART),
-    *(FEW, QUANTILE),
+    *(FEW, QUANTILE, WEIGHED, TOGETHER),
 ]
 
 
@@ -82,7 +84,7 @@ class Written:
         names = dict.fromkeys(one.table for one in tables_of(scan.relation))
         tables = [self.policy.tables[name] for name in names]
         places = {
-            table.name: Place(table, f"kept{n}", held=True) if held else Place.in_files(table)
+            table.name: _kept(scan, table, n) if held else Place.in_files(table)
             for n, table in enumerate(tables)
         }
         publics = [t.name for t in self.policy.tables.values() if t.public]
@@ -93,6 +95,10 @@ class Written:
         for scan in plan.charge.scans:
             yield self.scan_sql(scan)
             yield self.scan_sql(scan, held=True)
+
+
+def _kept(scan: Scan, table: Table, number: int) -> Place:
+    return Place.in_files(table).held_in(f"kept{number}", wanted_columns(scan, table))
 
 
 def texts(sql: ScanSQL) -> Iterator[tuple[str, str | None]]:

@@ -58,6 +58,7 @@ from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins.public_joins import all_of
 from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together
 from dpquery.sql.bind.joins.unit_joins import most_pairs, same_units, semi_join
+from dpquery.sql.bind.joins.way_keys import Key, keys_at, keys_held
 from dpquery.sql.bind.row_lists import require_of_rows
 from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name
 from dpquery.sql.bind.typed import case, nothing
@@ -185,12 +186,16 @@ class _Subqueries(PublicSubqueries):
             and any(
                 isinstance(side, exp.Column)
                 and fold(side.table) not in {"", *own}
-                and self.scope.owns(side)
+                and (self.scope.owns(side) or self._keys(side))
                 for side in map(unwrapped, (one.this, one.expression))
             )
             for one in conjuncts(where.this)
         )
         return node if tied else None
+
+    def _keys(self, node: exp.Expr) -> frozenset[Key]:
+        """Return the keys of which a column outside holds values, by which rows have units."""
+        return keys_at(unwrapped(node), self.rows, self.context.policy)
 
     def _equated(
         self, span: Span, other: Relation, asked: Sequence[Expr]
@@ -309,7 +314,7 @@ class _Subqueries(PublicSubqueries):
     def _speaks_of_unit(self, node: exp.In) -> bool:
         given = unwrapped(node.this)
         values = given.expressions if isinstance(given, exp.Tuple) else [given]
-        return any(self.scope.owns(unwrapped(value)) for value in values)
+        return any(self.scope.owns(unwrapped(value)) or self._keys(value) for value in values)
 
     def _value(self, select: exp.Select, span: Span) -> Expr:
         """Return the one value that a subquery has for the unit of a row."""
@@ -345,6 +350,11 @@ class _Subqueries(PublicSubqueries):
         """Return what is compared of a row and a subquery beside the units, which are equal."""
         select, given = node.args["query"].find(exp.Select), unwrapped(node.this)
         if not isinstance(given, exp.Tuple):
+            keys, policy = self._keys(given), self.context.policy
+            if keys and len(query.columns) == 1:
+                (only,) = query.columns.values()
+                if keys & keys_held(only, query.relation, policy):
+                    return [(Conditions(self.scope, self.spans).bind(given), only)]
             shown = {*map(fold, query.columns), *query.owners}
             if not self.scope.owns(given) or len(shown) != 1 or shown - query.owners:
                 self._refuse_off_unit(node, query)
@@ -392,13 +402,26 @@ class _Subqueries(PublicSubqueries):
         both = Conditions(inside(own, self.scope), self.spans, self.context)
         conditions = conjuncts(None if where is None else where.this)
         others = [one for one in conditions if not _ties(one, own, self.scope)]
-        if len(others) == len(conditions):
+        if len(others) == len(conditions) and not any(
+            self._ties_keys(one, inner) for one in conditions
+        ):
             self._refuse(span, unit, self._with_tie(span, select, own))
         asked = [one for one in others if _speaks_of(one, own, self.scope)]
         rest = [one for one in others if not _speaks_of(one, own, self.scope)]
         if rest:
             inner = filtered(self.context, inner, exp.Where(this=together(rest)))
         return inner, list(map(both.condition, asked)), both
+
+    def _ties_keys(self, node: exp.Expr, inner: Private) -> bool:
+        """Return whether a condition equates a key inside and outside, which is asked too."""
+        if not isinstance(node, exp.EQ):
+            return False
+        one, other = unwrapped(node.this), unwrapped(node.expression)
+        return any(
+            _outside(tied, inner.scope)
+            and keys_at(own, inner, self.context.policy) & self._keys(tied)
+            for own, tied in ((one, other), (other, one))
+        )
 
     def _with_tie(self, span: Span, select: exp.Select, inner: Scope) -> str:
         """Write EXISTS with an equality of the units for conditions that speak of outside."""
@@ -489,18 +512,23 @@ def _speaks_of(condition: exp.Expr, inner: Scope, outer: Scope) -> bool:
 def _ties(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
     """Return whether a condition equates the unit inside with the unit outside.
 
-    The latter is named with its relation, which the subquery has none of the name of.
+    The latter is named with its relation, which the subquery has none of the name of, or by a
+    name that nothing in the subquery has.
     """
     if not isinstance(node, exp.EQ):
         return False
     one, other = unwrapped(node.this), unwrapped(node.expression)
     return any(
-        inner.owns(own)
-        and outer.owns(tied)
-        and tied.text("table")
-        and fold(tied.text("table")) not in inner.aliases
+        inner.owns(own) and outer.owns(tied) and _outside(tied, inner)
         for own, tied in ((one, other), (other, one))
     )
+
+
+def _outside(node: exp.Expr, inner: Scope) -> bool:
+    """Return whether a column is none of a subquery's: by its relation's name, or its own."""
+    if node.text("table"):
+        return fold(node.text("table")) not in inner.aliases
+    return fold(node.name) not in inner.names
 
 
 # WHERE chooses rows before anything is released; what asks for a result belongs in HAVING.

@@ -59,6 +59,7 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
+from dpquery.sql.bind.joins.way_keys import keys_at
 from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
@@ -516,7 +517,21 @@ class _From:
         if {fold(name.name) for name in item.using} & ours & member.owners:
             return True
         pool = self._pool(item) if inner else item.asked
-        return any(self._equates_units(node, member) for node in pool)
+        if any(self._equates_units(node, member) for node in pool):
+            return True
+        assert isinstance(item.found, Derived)  # noqa: S101 - it is joined on the unit
+        named: list[tuple[exp.Expr, exp.Expr]] = [
+            (one, one) for one in map(exp.column, item.using)
+        ]
+        for node in pool:
+            if isinstance(node, exp.EQ):
+                left, right = unwrapped(node.this), unwrapped(node.expression)
+                named += [(left, right), (right, left)]
+        rows, policy = Private(self.relation, self.scope), self.context.policy
+        theirs = Private(item.found.relation, Scope((member,), self.table))
+        return any(
+            keys_at(one, rows, policy) & keys_at(other, theirs, policy) for one, other in named
+        )
 
     def _equates_units(self, node: exp.Expr, member: Member) -> bool:
         """Return whether the unit of the rows so far is equated with that of a relation."""
@@ -593,7 +608,7 @@ def same_units(context: Context, left: Relation, right: Relation, span: Span) ->
     if one.unit is None or other.unit is None:
         whose = one if one.unit is None else other
         refuse_units(span, f"each row of {whose.name} is a unit of its own")
-    if fold(one.unit) != fold(other.unit):
+    if context.policy.unit is None and fold(one.unit) != fold(other.unit):
         refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
     if one.unit_type is None or one.unit_type != other.unit_type:
         refuse_units(span, f"{one.unit} is not declared with one type in both tables")

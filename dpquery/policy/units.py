@@ -1,0 +1,267 @@
+"""Whose rows a table holds: the type of its unit, and the way to a unit that another table has.
+
+A table that stores no unit reaches it through a key of another table: a row belongs to every
+unit that has a row there with its key, which is a *claim* to it. `Through` in `model.py` says
+why that is unit-local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from dpquery.core.types import Kind, Type
+from dpquery.errors import listed, nearest
+from dpquery.policy.document import (
+    Section,
+    Unfit,
+    contradiction,
+    dotted,
+    toml_key,
+    written,
+)
+from dpquery.policy.keys import TABLE, Key
+from dpquery.policy.model import Column, Table, Through
+from dpquery.policy.names import own_words, person, refers_to
+from dpquery.policy.values import ascii_folded, read_through
+
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+"""Types whose values are equal exactly or not at all."""
+UNDECIDED = "?"
+"""What a draft says in the place of what the owner alone knows."""
+
+
+def stored_unit_type(
+    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
+) -> Type | None:
+    """Return the type of the unit column of a table, where one is known.
+
+    A column that is not listed is hidden from analysts; without a type it may hold integers or
+    texts, which the first open verifies.
+    """
+    if unit is None:
+        return None
+    if declared is not None:
+        for column in columns:
+            if ascii_folded(column) == ascii_folded(unit):
+                what = f"is said of a column that is listed: {column}"
+                why = "the type of a listed column stands in its own line."
+                unfit = contradiction(what, why, "leave it out")
+                raise section.refuse("privacy_unit_type", unfit)
+    elif unit not in columns:
+        if unit == UNDECIDED or nearest(unit, columns) is not None:
+            raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
+        return None
+    key = "privacy_unit_column" if declared is None else "privacy_unit_type"
+    return section.read(key, read_unit_type, unit, declared or columns[unit].type)
+
+
+def likely_units(types: Mapping[str, Type]) -> list[str]:
+    """Return the columns that, by name and type, could say whose a row is: persons, if any."""
+    said = own_words(types)
+    found = {
+        name: referred
+        for name, type_ in types.items()
+        if type_.kind in UNIT_KINDS and (referred := refers_to(said[name], ())) is not None
+    }
+    return [name for name, referred in found.items() if person(referred)] or [*found]
+
+
+def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
+    able = [column.name for column in columns.values() if column.type.kind in UNIT_KINDS]
+    likely = likely_units({name: column.type for name, column in columns.items()})
+    near = nearest(unit, able) or next(iter(likely), None)
+    meant = [f"privacy_unit_column = {written(near)}", "or, if that was not meant:"]
+    return contradiction(
+        f"names a column that is not listed: {unit}",
+        "its type has to be known before any data is read. "
+        f"Columns that can name a unit: {listed(able, near)}.",
+        *(meant if near else ()),
+        'privacy_unit_type = "integer"    keeps the column from analysts; or "text"',
+        f'{toml_key(unit)} = {{ type = "integer" }}    '
+        f"under [{dotted((*section.path, 'columns'))}] lets them name it",
+    )
+
+
+def undecided(key: Key = TABLE["public"]) -> Unfit:
+    """Return the refusal of what a draft leaves to the owner."""
+    what = f'is not decided: "{UNDECIDED}"'
+    if key.name != "public":
+        return contradiction(what, key.why, key.line)
+    return contradiction(
+        what,
+        "analysts see a public table as it is, so that it must hold nobody's data.",
+        "public = true",
+        'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
+    )
+
+
+def read_unit_type(unit: str, type_: Type) -> Type:
+    """Return the type of a privacy unit, or refuse another than integer and text."""
+    if type_.kind not in UNIT_KINDS:
+        what = f"makes a {type_} the privacy unit: {unit}"
+        why = "rows belong to one unit when their values are equal, which is exact\n"
+        remedy = "name an integer or a text column"
+        raise contradiction(what, f"{why}for integers and texts.", remedy)
+    return type_
+
+
+# The ways to units that other tables have.
+
+
+def with_ways(section: Section, tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Return all tables, each with its way to its unit.
+
+    Raises:
+        PolicyInvalid: DPQ607 a way that leads nowhere, in a circle, or through a table that has
+            no units; keys that cannot be compared.
+    """
+    found: dict[str, Table] = {}
+    for name in tables:
+        _follow(name, section, tables, found, ())
+    return {name: found[name] for name in tables}
+
+
+def _follow(
+    name: str,
+    section: Section,
+    tables: Mapping[str, Table],
+    found: dict[str, Table],
+    before: tuple[str, ...],
+) -> Table:
+    """Return a table with its way; those before it are on the way here."""
+    if name in found:
+        return found[name]
+    table, own = tables[name], section.child(name)
+    if "unit_through" not in own:
+        found[name] = table
+        return table
+    stated = read_through(own.values["unit_through"])
+    other, columns = stated["table"], [*stated.values()][:3]
+
+    def refuse(what: str, why: str, *remedy: str) -> NoReturn:
+        raise own.refuse("unit_through", contradiction(what, why, *remedy))
+
+    if other not in tables:
+        near = nearest(other, tables) or next(iter(tables))
+        known = f"tables here: {listed(tables, near)}"
+        refuse(
+            f"leads to a table that the policy does not name: {other}",
+            "whose the rows are stands in another table of the policy.",
+            _line({**stated, "table": near}),
+            known,
+        )
+    here = (*before, name)
+    if other in here:
+        circle = " -> ".join((*here[here.index(other) :], other))
+        refuse(
+            f"leads in a circle: {circle}",
+            "on the way a table has to say whose its rows are by a column of its own.",
+            'privacy_unit_column = "user_id"    in one of these tables',
+        )
+    if tables[other].public:
+        refuse(
+            f"leads through a public table: {other}",
+            "a public table holds nobody's rows, so it cannot say whose a row is.",
+            f"leave out public = true of {other}, and say whose its rows are",
+        )
+    target = _follow(other, section, tables, found, here)
+    if target.unit is None:
+        refuse(
+            f"leads to a table of which each row is a unit of its own: {other}",
+            "no column there says whose the rows are.",
+            f'privacy_unit_column = "user_id"    in [tables.{toml_key(other)}]',
+        )
+    unit = target.unit or ""
+    taken = [n for n in (*table.columns, columns[0]) if ascii_folded(n) == ascii_folded(unit)]
+    if taken:
+        refuse(
+            f"gives the table a unit {unit}, and it has a column of that name",
+            "queries name the unit so, and the column would be taken for it.",
+            f"privacy_unit_column = {written(taken[0])}    if the column holds the unit",
+            "or another name for the column, in the files",
+        )
+    if target.through is not None and ascii_folded(stated["key"]) == ascii_folded(unit):
+        refuse(
+            f"has a key that is called as the unit is: {unit}",
+            f"{other} does not store its unit, and the column would be taken for it.",
+            "another name for the column, in the files",
+        )
+    parting = table.parting
+    if parting is not None:
+        refuse(
+            f"stands beside parts: {parting.name}",
+            "parts share a budget by what one table's files say, and this reads several.",
+            f"leave out per_unit or parts of {parting.name}, or write the unit into the files",
+        )
+    type_ = _key_type(own, table, target, stated)
+    there = {stated["key"]: Column(stated["key"], type_)}
+    target = replace(target, columns=there, single=False)
+    through = Through(stated["column"], target, stated["key"], type_)
+    found[name] = replace(table, unit=unit, unit_type=target.unit_type, through=through)
+    return found[name]
+
+
+def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> Type:
+    """Return the one type of a column and of the key that it holds."""
+    sides = (table, stated["column"]), (target, stated["key"])
+    known = [of.columns[name].type for of, name in sides if name in of.columns]
+    said = stated.get("type")
+    if len(known) == 2 and said is not None:
+        what = "states a type of columns that are listed"
+        raise section.refuse(
+            "unit_through",
+            contradiction(what, "that stands in their own lines.", _line(stated, "type")),
+        )
+    if isinstance(said, Type):
+        known.append(said)
+    if not known:
+        why = "their type has to be known before any data is read, and neither is listed."
+        line = _line({**stated, "type": "integer"})
+        unfit = contradiction("has keys of no type", why, f'{line}    or "text"')
+        raise section.refuse("unit_through", unfit)
+    if len(set(known)) > 1:
+        names = " and ".join(f"{of.name}.{name}" for of, name in sides)
+        what = f"compares {known[0]} with {known[1]}"
+        why = f"keys are equal exactly where {names} have one type."
+        unfit = contradiction(what, why, "write them with one type")
+        raise section.refuse("unit_through", unfit)
+    if known[0].kind not in UNIT_KINDS:
+        why = "keys are equal exactly or not at all: integers and texts."
+        unfit = contradiction(f"has a key of type {known[0]}", why, "name other columns")
+        raise section.refuse("unit_through", unfit)
+    return known[0]
+
+
+def _line(stated: Mapping[str, object], *without: str) -> str:
+    parts = (f"{k} = {written(str(v))}" for k, v in stated.items() if k not in without)
+    return f"unit_through = {{ {', '.join(parts)} }}"
+
+
+# One unit for all tables.
+
+
+def require_one_domain(section: Section, tables: Mapping[str, Table], unit: str) -> None:
+    """Refuse tables that cannot hold units of one domain.
+
+    Raises:
+        PolicyInvalid: DPQ607.
+    """
+    private = [table for table in tables.values() if not table.public]
+    why = f"[privacy] unit = {written(unit)} says that all private tables hold the same units."
+    for table in private:
+        own, first = section.child(table.name), private[0]
+        if table.unit is None:
+            line = TABLE["privacy_unit_column"].line
+            what = "has rows that are units of their own"
+            raise own.refuse(None, contradiction(what, why, line, "or public = true"))
+        if table.unit_type is None:
+            what = f"does not say of which type its unit is: {table.unit}"
+            line = TABLE["privacy_unit_type"].line
+            raise own.refuse("privacy_unit_column", contradiction(what, why, line))
+        if table.unit_type != first.unit_type:
+            types = f"{table.unit_type}, and that of {first.name} {first.unit_type}"
+            what = f"has another type than the unit of another table: {types}"
+            remedy = "write the files with one type for the unit"
+            raise own.refuse("privacy_unit_column", contradiction(what, why, remedy))
