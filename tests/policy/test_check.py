@@ -251,8 +251,9 @@ def test_units_that_another_table_says_are_counted_by_their_claims(
     policy += f'[tables.i]\npath = "i.parquet"\n{way}\nmax_rows_contributed = 2\n'
     policy += f"[tables.i.columns]\n{keyed.format(', bounds = [0, 5]')}"
     rows = pa.table({"id": [1, 2], "k": [1, 2]}), pa.table({"k": [1, 1, 9]})
-    first, second = found(policy, t=rows[0], i=rows[1])
-    assert first[:2] == ("warning", "k")
+    first, nobodys, second = found(policy, t=rows[0], i=rows[1])
+    assert first[:2] == nobodys[:2] == ("warning", "k")
+    assert nobodys[2].startswith("1 of 3 rows have no unit")
     assert second[:2] == ("note", "id")
     assert second[2].startswith("1 units have 2 rows")
 
