@@ -106,10 +106,7 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     for name, texts in paths.items():
         tables[name], said = _table(name, texts, units[name], of_units[name])
         notes += said
-    for key, ends in _at("bounds", _mapping, bounds or {}, BOUNDS).items():
-        tables |= _at(f"bounds[{written(key)}]", _changed, key, tables, BOUNDS, ends, _bounded)
-    for key, values in _at("keys", _mapping, keys or {}, KEYS).items():
-        tables |= _at(f"keys[{written(key)}]", _changed, key, tables, KEYS, values, _keyed)
+    tables = _with_domains(tables, bounds or {}, keys or {})
     tables |= _publics(public, tables)
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
@@ -123,6 +120,18 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         published=False,
     )
     return policy, tuple(notes)
+
+
+def _with_domains(
+    tables: dict[str, Table], bounds: Mapping[str, object], keys: Mapping[str, object]
+) -> dict[str, Table]:
+    """Return tables with the bounds and keys that are given for their columns."""
+    both = (("bounds", bounds, BOUNDS, _bounded), ("keys", keys, KEYS, _keyed))
+    for name, given, example, read in both:
+        for key, values in _at(name, _mapping, given, example).items():
+            place = f"{name}[{written(key)}]"
+            tables = tables | _at(place, _changed, key, tables, example, values, read)
+    return tables
 
 
 def _told(given: Mapping[str, Given]) -> str:

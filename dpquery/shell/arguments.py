@@ -99,8 +99,7 @@ def _query_parser() -> ArgumentParser:
     public = "a file beside them that holds nobody's data, or NAME=FILE; may be repeated"
     add("--public", action="append", metavar="FILE", help=public)
     add("--neighbours", choices=[str(relation) for relation in Neighbours])
-    kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
-    add("--ledger", metavar="FILE", help=kept)
+    add("--ledger", metavar="FILE", help="without a policy: a file, or a postgresql:// URL")
     add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
     add("--format", choices=list(FORMATS), help="table, unless the name of OUT says another")
     add("-o", dest="out", metavar="OUT", help="write answers to a file, such as answers.csv")
