@@ -50,7 +50,7 @@ from dpquery.policy.schema import (
     file_schemas,
     fitted,
     read_header,
-    read_schema,
+    seen_schema,
 )
 from dpquery.policy.snapshots import Unreadable
 
@@ -106,7 +106,8 @@ def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     if isinstance(table.source, DatabaseTable):
         found = stored_fitted(connection, table)
     else:
-        found = fitted(table, file_schemas(table))
+        parquet = isinstance(table.source, Files) and isinstance(table.source.format, Parquet)
+        found = fitted(table, file_schemas(table, seen_schema if parquet else None))
     if table.through is None:
         return found
     other = _fitted(connection, table.through.table)
@@ -132,6 +133,8 @@ def _copied(table: Table) -> str:
 
 def _names(table: Table) -> list[str]:
     owner = table.unit if table.through is None else table.through.column
+    if table.together and table.through is None:
+        owner = None
     names = (column.path[0] if column.path else name for name, column in table.held.items())
     return [*dict.fromkeys([*names, *([] if owner is None else [owner])])]
 
@@ -144,9 +147,11 @@ def rows_sql(table: Table) -> str:
     the files have.
     """
     own, through = own_rows_sql(table), table.through
+    unit = quoted(table.owner or "")
     if through is None:
-        return own
-    key, unit = quoted(through.key), quoted(table.unit or "")
+        coded = table.owner != table.unit
+        return f"SELECT *, {unit_code(table)} AS {unit} FROM ({own})" if coded else own
+    key = quoted(through.key)
     claims = (
         f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
         f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
@@ -158,6 +163,27 @@ def rows_sql(table: Table) -> str:
     )
 
 
+def unit_code(table: Table) -> str:
+    """Write one text for each unit: of several columns, each with its length before it.
+
+    Values are cast to the declared type first, which holds all that the files can have: so
+    that one value has one text, whatever scale a decimal was stored at. Equal texts are equal
+    units: DuckDB writes different values of a type in different ways, and where a length
+    stands before each text, none can be taken for the end of another. NULL in any column is no
+    unit. Above a scan there is the text alone, so that joins, groups, windows and hashes tell
+    units apart alike.
+    """
+    if not table.together:
+        assert table.unit is not None and table.unit_type is not None  # noqa: S101, PT018
+        return _written(table.unit, table.unit_type)
+    each = (_written(name, type_) for name, type_ in table.together)
+    return " || ".join(f"CAST(strlen({one}) AS VARCHAR) || ':' || {one}" for one in each)
+
+
+def _written(name: str, type_: Type) -> str:
+    return cast(cast(quoted(name), duckdb_name(type_)), "VARCHAR")
+
+
 def own_rows_sql(table: Table) -> str:
     """Write what a table's own source holds: the columns that the policy names.
 
@@ -165,10 +191,13 @@ def own_rows_sql(table: Table) -> str:
     """
     every = dict(table.held)
     if table.through is not None:
-        key = every.get(table.through.column) or Column(table.through.column, TEXT)
-        every[key.name] = replace(key, type=table.through.type)
-    elif table.unit is not None:
-        every.setdefault(table.unit, Column(table.unit, table.unit_type or TEXT))
+        name, type_ = table.through.column, table.through.type
+        key = every.get(name) or Column(name, type_, converted=type_ == TEXT)
+        every[name] = replace(key, type=type_)
+    elif table.unit is not None and not table.together:
+        type_ = table.unit_type or TEXT
+        unit = Column(table.unit, type_, converted=table.unit_type == TEXT)  # or UUIDs
+        every.setdefault(table.unit, unit)
     columns = ", ".join(map(_shown, every.values())) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
@@ -209,7 +238,7 @@ def _rows_of_parquet(
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Where all have one schema, the first says it, and no other
     # has to be opened to know what the columns are.
-    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
     folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
     columns = ", ".join(
         _of_folder(name, column.type) if name in folders else _shown(column)
@@ -249,6 +278,8 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
+        case Files(format=Parquet()):
+            return file_misfits(table, seen_schema)
         case Files() | External():
             return file_misfits(table)
         case Frame():  # its own schema is the policy
