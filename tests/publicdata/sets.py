@@ -121,11 +121,37 @@ _CARRIERS = [
     "WN",
     "YV",
 ]
-_WINE = ["alcohol", "malic_acid", "ash", "alcalinity", "magnesium", "phenols", "flavanoids", "nonflavanoids", "proanthocyanins", "color", "hue", "od280", "proline", "cultivar"]
+_WINE = [
+    "alcohol",
+    "malic_acid",
+    "ash",
+    "alcalinity",
+    "magnesium",
+    "phenols",
+    "flavanoids",
+    "nonflavanoids",
+    "proanthocyanins",
+    "color",
+    "hue",
+    "od280",
+    "proline",
+    "cultivar",
+]
 _CANCER = [
     f"{which}_{what}"
     for which in ("mean", "error", "worst")
-    for what in ["radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "points", "symmetry", "dimension"]
+    for what in [
+        "radius",
+        "texture",
+        "perimeter",
+        "area",
+        "smoothness",
+        "compactness",
+        "concavity",
+        "points",
+        "symmetry",
+        "dimension",
+    ]
 ]
 
 SETS = (
