@@ -164,7 +164,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     return batches(table, names)
 
 
-def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
+def schemas_of(database: Path) -> Mapping[str, Schema]:
     """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
 
     Raises:

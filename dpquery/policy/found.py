@@ -15,6 +15,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 
 from dpquery.core.types import TEXT
+from dpquery.policy.databases import sqlite_names
 from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.files import (
     as_parquet,
@@ -24,9 +25,10 @@ from dpquery.policy.files import (
     folder_columns,
     format_of,
     is_database,
+    is_sqlite,
     stem,
 )
-from dpquery.policy.model import MAIN, Column, External, Files, Table
+from dpquery.policy.model import Column, External, Files, Table
 from dpquery.policy.names import words
 from dpquery.policy.schema import (
     Schema,
@@ -38,8 +40,8 @@ from dpquery.policy.schema import (
 )
 from dpquery.policy.values import ascii_folded, read_name
 
-Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
-"""Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""
+Databases = Callable[[Path], Mapping[str, Schema]]
+"""Returns the schemas of the tables in a DuckDB file, which only an engine can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +94,19 @@ def _external(path: str, source: External) -> FoundTable:
 
 
 def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[FoundTable]:
-    tables = databases(directory / path)
+    file = directory / path
+    if file.is_file() and is_sqlite(file):
+        place = os.path.realpath(file)
+        whole = [External("sqlite", place, name) for name in sqlite_names(Path(place))]
+        tables: Mapping[str, Schema] = {one.table: external_schema(one) for one in whole}
+    else:
+        tables = databases(file)
     if not tables:
-        what = f"names a DuckDB file without tables: {written(path)}"
-        raise Unfit(what, "a policy is made of the columns of tables.", code="DPQ601")
-    for (schema, name), columns in tables.items():
+        what = f"names a database without tables: {written(path)}"
+        raise Unfit(what, "a table is needed, or a view that is row by row.", code="DPQ601")
+    for name, schema in tables.items():
         source = {"database": toml_text(path), "table": toml_text(name)}
-        if schema != MAIN or "." in name:
-            source["schema"] = toml_text(schema)
-        yield FoundTable(name, source, columns)
+        yield FoundTable(name.rpartition(".")[2], source, schema)
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:

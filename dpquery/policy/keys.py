@@ -285,9 +285,10 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
     Key("public", values.read_flag, "true", default=False,
         says="says that the table holds nobody's data and may be shown as it is",
         costs="privacy, all of it: every row can be shown"),
-    Key("privacy_unit_column", values.read_name, '"user_id"', field="unit",
+    Key("privacy_unit_column", values.read_unit, '"user_id"', field="unit",
         excludes=(_NOBODYS,),
-        says="names whose presence is protected: all rows with one value, taken together",
+        says="names whose presence is protected: all rows with one value, taken together, or "
+        "with the same values in several columns",
         costs="privacy, where somebody can have two values: protected half as well"),
     Key("unit_through", values.read_through, _WAY, field="through",
         excludes=(_NOBODYS,

@@ -51,7 +51,7 @@ class Owners:
 def owners(table: Table, rows: Rows) -> Owners:
     """Find whose the rows of a table are, on its way to a unit."""
     if table.through is None:
-        units = names_of(list(rows(table, [table.unit or ""])), table.unit or "")
+        units = _stored(list(rows(table, _columns(table))), table)
         return Owners(pc.drop_null(units), len(units), units.null_count)
     column = table.through.column
     keys = names_of(list(rows(table, [column])), column, table.through.type)
@@ -62,18 +62,32 @@ def owners(table: Table, rows: Rows) -> Owners:
     return Owners(owned["u"], len(keys), keys.null_count, unclaimed, _true(pc.greater(each, 1)))
 
 
+def _columns(table: Table) -> list[str]:
+    """Return the columns that say whose the rows of a table are, where it stores the unit."""
+    return [name for name, _ in table.together] or [table.unit or ""]
+
+
+def _stored(batches: list[pa.RecordBatch], table: Table) -> pa.ChunkedArray:
+    """Return the units of rows; of several columns, each with its length before it."""
+    if not table.together:
+        return names_of(batches, table.unit or "")
+    texts = [pc.cast(names_of(batches, name), pa.string()) for name, _ in table.together]
+    parts = ((pc.cast(pc.binary_length(one), pa.string()), one) for one in texts)
+    return pc.binary_join_element_wise(*(part for pair in parts for part in pair), ":")
+
+
 def _claims(table: Table, rows: Rows) -> pa.Table:
     """Return which units claim which keys, on the way of a table to its unit: once each."""
     way = table.through
     assert way is not None  # noqa: S101 - the caller looked
     further = way.table.through
-    owner = further.column if further is not None else way.table.unit or ""
-    batches = list(rows(way.table, list(dict.fromkeys([way.key, owner]))))
+    owners = _columns(way.table) if further is None else [further.column]
+    batches = list(rows(way.table, list(dict.fromkeys([way.key, *owners]))))
     keys = names_of(batches, way.key, way.type)
     if further is None:
-        found = pa.table({"k": keys, "u": names_of(batches, owner)})
+        found = pa.table({"k": keys, "u": _stored(batches, way.table)})
     else:
-        found = pa.table({"k": keys, "c": names_of(batches, owner, further.type)})
+        found = pa.table({"k": keys, "c": names_of(batches, further.column, further.type)})
         found = found.join(_claims(way.table, rows), "c", "k", join_type="inner")
     return found.select(["k", "u"]).drop_null().group_by(["k", "u"]).aggregate([])
 

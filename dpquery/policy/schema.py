@@ -269,7 +269,8 @@ def _kinds(
 
 def _named(table: Table) -> Set[str]:
     """Return the columns that a policy names of a table, its unit among them."""
-    return {*table.columns} | ({table.unit} if table.unit is not None else set())
+    stored = table.unit is not None and not table.together
+    return {*table.columns} | ({table.unit or ""} if stored else set())
 
 
 def _format(table: Table) -> Format:
@@ -328,7 +329,7 @@ def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
     wanted = {name: column.type for name, column in table.columns.items()}
     if table.through is not None:
         wanted[table.through.column] = table.through.type
-    elif table.unit is not None:
+    elif table.unit is not None and not table.together:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [

@@ -40,6 +40,8 @@ DECIMAL_MAX = 18
 DOUBLE_MAX = Fraction(sys.float_info.max)
 TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
+UNIT_MAX = 8
+"""Columns that are a unit together."""
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
 
@@ -229,6 +231,16 @@ def read_names(value: object) -> tuple[str, ...]:
     names = tuple(map(read_name.read, value))
     if len(set(names)) < len(names):
         raise Unfit("names a column twice", "each column counts once.")
+    return names
+
+
+@reader(f"{read_name.takes}, or a list of several")
+def read_unit(value: object) -> str | tuple[str, ...]:
+    if not isinstance(value, list):
+        return read_name.read(value)
+    names = read_names.read(value)
+    if not 2 <= len(names) <= UNIT_MAX:
+        raise ValueError
     return names
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import quoted, start, stored, unplain_columns
+from dpquery.engine.duckdb.connection import (
+    quoted,
+    schemas_in_file,
+    start,
+    stored,
+    unplain_columns,
+)
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Column, DatabaseTable, Table
@@ -233,3 +239,11 @@ def test_a_collation_goes_through_a_view(folder: Path):
     with start() as connection:
         connection.execute(f"ATTACH '{path}' AS {quoted(str(path))} (READ_ONLY)")
         assert unplain_columns(connection, table) == [("s", "has a collation")]
+
+
+def test_a_draft_has_the_tables_and_views_that_can_be_read(folder: Path):
+    path = made(folder, "SELECT i, lower(x) AS x FROM t", "SELECT DISTINCT i FROM t")
+    found = schemas_in_file(path)
+    assert found.keys() == {"n", "other.t", "t", "v0"}
+    assert "s" not in found["t"].types, "a collation"
+    assert found["v0"].types == {"i": INTEGER, "x": TEXT}

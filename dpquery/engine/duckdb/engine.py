@@ -258,7 +258,7 @@ class DuckDBEngine:
 
     def _require_single(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
         """Count the units of all rows."""
-        unit, rows = quoted(table.unit or ""), Place.in_files(table).source
+        unit, rows = quoted(table.owner or ""), Place.in_files(table).source
         different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
         row = execute(connection, different).fetchone()
         if row is None or row[0] is not True:
