@@ -19,8 +19,8 @@ import duckdb
 import numpy as np
 
 import dpquery
-from benchmarks.bench import cold, ledger, slow_disk, ways
-from benchmarks.bench.data import make
+from benchmarks.bench import cold, ledger, many_files, slow_disk, ways
+from benchmarks.bench.data import HERE, make
 from dpquery.mechanisms import FittedQuantiles, Randomness
 
 RESULTS = Path(__file__).parent / "results"
@@ -199,6 +199,7 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     print(f"{rows:,} rows, median of {rounds} alternating rounds")
     found = compare(make(rows), rounds, sys.argv[3] if len(sys.argv) > 3 else "")
+    found += many_files.compare(HERE / "many", rounds)
     new = cold.measured(make(rows), rounds)
     through = ways.compare(rows, rounds)
     stub = billion_rows() * 1000

@@ -54,7 +54,9 @@ THEIRS = """
 import sys, time
 import duckdb
 begun = time.perf_counter()
-duckdb.connect().execute(sys.argv[2]).fetchall()
+plain = duckdb.connect()
+plain.execute("SET enable_progress_bar = false")
+plain.execute(sys.argv[2]).fetchall()
 print(time.perf_counter() - begun)
 """
 SMALL = "SELECT DP_COUNT(*, eps=1) FROM people"
@@ -91,6 +93,7 @@ def later_queries(policy: Path, rounds: int) -> list[dict]:
     """Measure the second and third sum of a session over units with several rows."""
     ours, theirs, limit = LATER
     plain = duckdb.connect()
+    plain.execute("SET enable_progress_bar = false")
     file = f"'{policy.parent}/visits.parquet'"
     rounds_of = [
         _three(

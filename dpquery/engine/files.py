@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow as pa
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
+from dpquery.policy import footers
 from dpquery.policy.external import opened
 from dpquery.policy.footers import footer
 from dpquery.policy.model import (
@@ -164,7 +166,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     return batches(table, names)
 
 
-def schemas_of(database: Path) -> Mapping[str, Schema]:
+def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
     """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
 
     Raises:
@@ -211,9 +213,9 @@ def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
     """Refuse one's own files, of which the first one's schema has become the policy."""
     diagnostic = Diagnostic(
         "DPQ612",
-        f"the files of the table {table.name} do not have the same columns",
-        why=("the first file says which columns there are, and of what type.", *told[:8]),
-        remedy=("leave out the files that differ, or write them with the same columns",),
+        f"the files of the table {table.name} do not fit together",
+        why=("together they would have to be read in one type, and lose by it.", *told[:8]),
+        remedy=("leave out the files that differ, or write them with the same types",),
     )
     return PolicyInvalid(diagnostic)
 
@@ -359,21 +361,16 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
 # what it gives nor what it costs.
 
 
-def single_claim(table: Table, state: Fingerprint) -> str | None:
-    """Return the claim that each unit has one row, of a state before which it is written.
+def claim_of(statement: str, table: Table, state: Fingerprint) -> str | None:
+    """Return the claim that a statement is true of a state before which this is called.
 
-    There is none of rows that depend on more than their own files, or have no files.
+    The statement says how rows are read. None of what is not in files here, of which no time of
+    a change is known, and where a file was just changed: clocks have ticks.
     """
-    match table:
-        case Table(through=None, source=Files(format=Parquet())):
-            stored = []
-        case Table(through=None, source=DatabaseTable(schema=schema, table=name)):
-            stored = [schema, name]
-        case _:
-            return None
-    files = [
-        [str(path), *told, path.stat().st_ctime_ns]
-        for path, told in zip(files_of(table), state.files, strict=True)
-    ]
-    claim = json.dumps(["one row of each unit", table.unit, stored, files])
+    if not all(isinstance(one.source, Files | DatabaseTable) for one in table.way):
+        return None
+    changed = [(str(path), path.stat().st_ctime_ns) for path in files_of(table)]
+    if time.time_ns() - max(at for _, at in changed) <= footers.SETTLED:
+        return None
+    claim = json.dumps([statement, state.files, changed])
     return hashlib.sha256(claim.encode()).hexdigest()

@@ -202,7 +202,9 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
     elif not unsound & {table.unit, table.through and table.through.column}:
         yield from _units(visit, table.unit)
         parting = table.parting
-        if parting is not None and parting.per_unit and parting.name not in unsound:
+        if table.together or parting is None:
+            return
+        if parting.per_unit and parting.name not in unsound:
             yield from _parts(visit, table.unit, parting, parting.per_unit)
 
 

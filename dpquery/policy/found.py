@@ -28,7 +28,7 @@ from dpquery.policy.files import (
     is_sqlite,
     stem,
 )
-from dpquery.policy.model import Column, External, Files, Table
+from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.names import words
 from dpquery.policy.schema import (
     Schema,
@@ -40,8 +40,8 @@ from dpquery.policy.schema import (
 )
 from dpquery.policy.values import ascii_folded, read_name
 
-Databases = Callable[[Path], Mapping[str, Schema]]
-"""Returns the schemas of the tables in a DuckDB file, which only an engine can read."""
+Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
+"""Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,19 @@ def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[F
     if file.is_file() and is_sqlite(file):
         place = os.path.realpath(file)
         whole = [External("sqlite", place, name) for name in sqlite_names(Path(place))]
-        tables: Mapping[str, Schema] = {one.table: external_schema(one) for one in whole}
+        tables: Mapping[tuple[str, str], Schema] = {
+            (MAIN, one.table): external_schema(one) for one in whole
+        }
     else:
         tables = databases(file)
     if not tables:
         what = f"names a database without tables: {written(path)}"
-        raise Unfit(what, "a table is needed, or a view that is row by row.", code="DPQ601")
-    for name, schema in tables.items():
+        raise Unfit(what, "a policy is made of the columns of tables.", code="DPQ601")
+    for (schema, name), columns in tables.items():
         source = {"database": toml_text(path), "table": toml_text(name)}
-        yield FoundTable(name.rpartition(".")[2], source, schema)
+        if schema != MAIN or "." in name:
+            source["schema"] = toml_text(schema)
+        yield FoundTable(name, source, columns)
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:

@@ -19,6 +19,7 @@ from dpquery.engine.duckdb import engine as engine_module
 from dpquery.engine.duckdb.column_cache import Held
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, Column, Policy
 from tests.neighbours import Drawn, drawn
 from tests.property.test_neighbours import Case, accepted, cases, policies
@@ -130,4 +131,43 @@ def test_units_of_any_kind_are_numbered(tmp_path: Path, kind: str, per_unit: int
         private_table([file], columns, unit_type=unit_type, max_rows_contributed=2)
     )
     found = require_same(policy, TEXTS)
+    assert [one.given for one in found[0]] != [[0]]
+
+
+WAY = """
+[privacy]
+neighbours = "add-remove"
+[budget]
+epsilon = 1000
+[tables.orders]
+path = "orders.parquet"
+privacy_unit_column = "customer"
+max_rows_contributed = 3
+[tables.orders.columns]
+order_id = { type = "integer" }
+[tables.t]
+path = "items.parquet"
+unit_through = { column = "order_id", table = "orders", key = "order_id" }
+max_rows_contributed = 5
+[tables.t.columns]
+k = { type = "text", keys = ["a", "b"] }
+v = { type = "integer", bounds = [0, 9] }
+"""
+
+
+def test_rows_whose_unit_is_elsewhere_are_kept_with_its_number(tmp_path: Path):
+    """Some orders have two customers, or none; some items have no order."""
+    order = Random(3)
+    items = [order.choice([1, 2, 3, 4, 5, None, 77]) for _ in range(200)]
+    keys, values = ([order.choice(of) for _ in items] for of in ("ab?", range(10)))
+    write(tmp_path / "items.parquet", order_id=items, k=keys, v=values)
+    write(
+        tmp_path / "orders.parquet",
+        order_id=[1, 2, 2, 3, 4, 4, None, 9],
+        customer=["x", "x", "y", "z", "it's", None, "x", "y"],
+    )
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WAY)
+    texts = [text for text in TEXTS if "unit" not in text]
+    found = require_same(load_policy(policy), texts)
     assert [one.given for one in found[0]] != [[0]]

@@ -105,12 +105,10 @@ def test_a_scan_reads_owned_rows_and_no_table_on_the_way(
         verifier.close()
 
 
-def test_what_is_kept_of_a_table_has_the_unit_beside_it(policy: Policy):
+def test_what_is_kept_of_a_table_has_the_rows_of_each_unit(policy: Policy):
     engine = DuckDBEngine(policy, FaultLog(None))
     try:
         assert total(engine, policy, ITEMS) == 1 + 2 * 2
-        rows = engine._started().execute("FROM kept1 ORDER BY ALL").fetchall()
-        assert rows == [(1, 1), (1, 2), (2, 2)]
         assert total(engine, policy, ITEMS) == 5
         assert total(engine, policy, RETURNS) == 1 + 2 * 2
     finally:

@@ -242,6 +242,23 @@ def test_what_cannot_be_read_is_a_fault_without_the_readers_words(
     assert (severity, text) == ("fault", "d.duckdb has no table named t")
 
 
+def test_units_that_another_table_says_are_counted_by_their_claims(
+    found: Callable[..., Found],
+) -> None:
+    way = "unit_through = { column = 'k', table = 't', key = 'k' }"
+    keyed = "k = {{ type = 'integer'{} }}\n"
+    policy = private(keyed.format(""), "rows_per_unit = 1")
+    policy += f'[tables.i]\npath = "i.parquet"\n{way}\nmax_rows_contributed = 2\n'
+    policy += f"[tables.i.columns]\n{keyed.format(', bounds = [0, 5]')}"
+    rows = pa.table({"id": [1, 2], "k": [1, 2]}), pa.table({"k": [1, 1, 9]})
+    outside, unclaimed, told = found(policy, t=rows[0], i=rows[1])
+    assert "1 of 3 rows (33 %) are above the bounds" in outside[2]
+    nobodys = "1 of 3 rows (33 %) have a key that no unit claims: they are nobody's"
+    assert unclaimed == ("warning", "k", nobodys)
+    assert told[:2] == ("note", "id")
+    assert told[2].startswith("1 units have 2 rows")
+
+
 TYPES = st.one_of(
     st.sampled_from([INTEGER, DOUBLE, TEXT, BOOLEAN, DATE, TIMESTAMP]),
     st.integers(1, 18).flatmap(

@@ -54,7 +54,7 @@ def schema_of(columns: str) -> Schema:
 
 def of_schemas(tables: Mapping[str, str]) -> str:
     """Draft a policy for a database of integers."""
-    found = {name: schema_of(columns) for name, columns in tables.items()}
+    found = {("main", name): schema_of(columns) for name, columns in tables.items()}
     return draft("a.duckdb", lambda _: found).text()
 
 
@@ -160,7 +160,8 @@ SCHEMAS = st.dictionaries(NAMES, TYPES, max_size=4).map(
 
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=4))
 def test_every_draft_is_toml_that_names_what_was_found_and_decides_nothing(schemas):
-    text = draft("a.duckdb", lambda _: schemas).text()
+    found = {("main", name): schema for name, schema in schemas.items()}
+    text = draft("a.duckdb", lambda _: found).text()
     values = tomllib.loads(text)
     assert [table["table"] for table in values["tables"].values()] == [*schemas]
     columns = [{*table["columns"]} for table in values["tables"].values()]
@@ -356,9 +357,10 @@ def test_tables_of_a_duckdb_file_are_drafted_from_its_catalogue_alone():
         database.execute("CREATE SCHEMA web; CREATE TABLE web.hits (user_id BIGINT)")
     text = draft("shop.duckdb", schemas_of).text()
     found = tables_of(text)
-    assert [*found] == ["adults", "orders", "users", "hits"]
+    assert [*found] == ["adults", "drawn", "orders", "users", "hits"]
     assert found["adults"]["columns"].keys() == {"user_id"}
-    assert found["hits"]["table"] == "web.hits"
+    assert not found["drawn"]["columns"]
+    assert (found["hits"]["schema"], found["hits"]["table"]) == ("web", "hits")
     assert found["users"]["database"] == "shop.duckdb"
     assert [*found["users"]["columns"]] == ["user_id"]
     assert '# "kin" is left out: has a collation' in text

@@ -176,7 +176,7 @@ def test_states_are_in_the_ledger_alone_and_never_changed(policy: Path):
     ledger = policy.with_name("policy.ledger")
     assert ledger.stat().st_mode & 0o077 == 0
     with closing(sqlite3.connect(ledger)) as file:
-        assert file.execute("SELECT count(*) FROM states").fetchone() == (3,)
+        assert file.execute("SELECT count(*) FROM states WHERE version >= 0").fetchone() == (2,)
         for change in ("UPDATE states SET version = 1", "DELETE FROM states"):
             with pytest.raises(sqlite3.Error, match="states are never"):
                 file.execute(change)

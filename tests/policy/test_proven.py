@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import dpquery
 from dpquery.core.types import INTEGER
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.files import fingerprint, single_claim
+from dpquery.engine.duckdb import engine
+from dpquery.engine.duckdb.connection import execute
+from dpquery.engine.files import Fingerprint, claim_of, fingerprint
 from dpquery.errors import ScanFailed
+from dpquery.policy import footers
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import DatabaseTable, Frame, Through
+from dpquery.policy.model import Frame, Through
 from dpquery.shell.main import run_verb
 
 POLICY = """
@@ -60,15 +63,17 @@ def save(policy: Path, units: list[int]) -> Path:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Return the tables whose units were counted, in order."""
-    found, count = list[str](), DuckDBEngine._require_single
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the statements that count units, as they are run; files are settled at once."""
+    found = list[str]()
 
-    def noted(engine: DuckDBEngine, connection: object, table: object) -> None:
-        found.append(table.name)
-        count(engine, connection, table)
+    def noted(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:
+        if "count(DISTINCT" in sql:
+            found.append("t")
+        return execute(connection, sql)
 
-    monkeypatch.setattr(DuckDBEngine, "_require_single", noted)
+    monkeypatch.setattr(engine, "execute", noted)
+    monkeypatch.setattr(footers, "SETTLED", -(10**12))
     return found
 
 
@@ -137,35 +142,60 @@ def test_what_does_not_hold_fails_in_the_same_words_each_time(policy: Path, coun
 def test_files_that_change_while_they_are_counted_are_counted_again(
     policy: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    count = DuckDBEngine._require_single
+    count = engine.execute
 
-    def and_written(engine: DuckDBEngine, *of: object) -> None:
-        count(engine, *of)
+    def and_written(connection: duckdb.DuckDBPyConnection, sql: str) -> object:
+        found = count(connection, sql)
         save(policy, UNITS)
+        return found
 
     with monkeypatch.context() as patched, dpquery.connect(policy) as session:
-        patched.setattr(DuckDBEngine, "_require_single", and_written)
+        patched.setattr(engine, "execute", and_written)
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
     asked(policy)
     assert counted == ["t", "t"]
 
 
-def test_a_claim_names_what_is_declared(policy: Path):
-    """A ledger takes no other unit of a table, but it may serve several policies."""
+def test_files_that_were_just_changed_are_counted_again(
+    policy: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Two states within one tick of the clock could not be told apart."""
+    monkeypatch.setattr(footers, "SETTLED", 10**15)
+    asked(policy)
+    asked(policy)
+    assert counted == ["t", "t"]
+
+
+def test_a_claim_names_the_rows_and_the_state(policy: Path, counted: list[str]):
     table = load_policy(policy).tables["t"]
-    state = fingerprint(table)
-    stored = DatabaseTable(policy.with_name("t.parquet"), "a")
-    others = [
-        replace(table, unit="other"),
-        *(replace(table, source=replace(stored, table=name)) for name in "ab"),
-    ]
-    claims = {single_claim(one, state) for one in (table, *others)}
-    assert len(claims) == 4
-    assert single_claim(replace(table, name="u"), state) in claims, "the files count"
-    frame = replace(table, source=Frame(pa.table({"unit": [1, 1]})))
-    through = replace(table, through=Through("x", table, "x", INTEGER))
-    assert single_claim(frame, fingerprint(frame)) is single_claim(through, state) is None
+    state, other = fingerprint(table), Fingerprint(((1, 2, 3, 4, "5"),))
+    first = claim_of("SELECT 1", table, state)
+    assert first == claim_of("SELECT 1", replace(table, name="u"), state)
+    assert claim_of("SELECT 2", table, state) != first != claim_of("SELECT 1", table, other)
+    assert claim_of("SELECT 1", replace(table, source=Frame(None)), state) is None
+    through = replace(
+        table, through=Through("x", replace(table, source=Frame(None)), "x", INTEGER)
+    )
+    assert claim_of("SELECT 1", through, state) is None
+
+
+def test_units_of_a_frame_are_counted_by_each_session(policy: Path, counted: list[str]):
+    """Two frames have no state to tell them by."""
+    for units in ([1, 2], [1, 1]):
+        settings = {
+            "unit": "unit",
+            "rows_per_unit": 1,
+            "epsilon": 9,
+            "ledger": policy.with_name("l"),
+        }
+        rows = pa.table({"unit": units, "x": [1, 2]})
+        with (
+            dpquery.connect({"t": rows}, **settings) as session,
+            pytest.raises(ScanFailed) if units == [1, 1] else nullcontext(),
+        ):
+            session.sql(COUNT)
+    assert counted == ["t", "t"]
 
 
 def test_own_files_are_counted_once_where_there_is_a_ledger(policy: Path, counted: list[str]):

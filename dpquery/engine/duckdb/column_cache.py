@@ -87,10 +87,10 @@ class Held:
         table = read.table
         entry = self._entry(table, state)
         if not (names <= entry.kept and entry.name):
-            far = table.through is not None  # to find its rows' units costs more than to keep
+            far = not read.near  # to find whose its rows are costs more than to keep it
             wanted = often or far or names <= entry.asked
             entry.asked |= names
-            if not (wanted and self._fit(read, entry, names)):
+            if not (wanted and self._fits(read, entry, names)):
                 return read
             if not self._keep(read, scan, entry, names):
                 return read
@@ -104,8 +104,8 @@ class Held:
             entry = self._entries[table.name] = _Entry(state)
         return entry
 
-    def _fit(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
-        """Return whether columns fit beside all that is kept; rows are counted once for it."""
+    def _fits(self, read: Place, entry: _Entry, names: Set[str]) -> bool:
+        """Return whether more columns fit the share; rows are counted once, and only for it."""
         if entry.rows is None:
             entry.rows = self._count(f"({own_rows_sql(read.table)})")
         others = sum(e.bytes for e in self._entries.values() if e is not entry)
@@ -133,23 +133,25 @@ class Held:
 
     def _rows(self, read: Place, scan: TableScan, entry: _Entry, wanted: Sequence[str]) -> str:
         """Write the rows that count, with what is kept of them."""
-        table, units = read.table, {UNIT, COUNTED}
-        columns = [self._column(table, entry, name) for name in wanted if name not in units]
+        table, owners = read.table, {UNIT, COUNTED}
+        columns = [self._column(table, entry, name) for name in wanted if name not in owners]
         if table.unit is None:
             return f"SELECT {', '.join(columns) or '1 AS one'} FROM {read.source}"
+        unit, named = f"{read.unit} AS u", owners & {*wanted}
         where = f"FROM {read.source} WHERE {' AND '.join(read.counted(scan))}"
-        unit = f"{read.unit} AS u"
-        named = [unit] if units & {*wanted} else []
-        rows = f"SELECT {', '.join([*named, *columns]) or '1 AS one'} {where}"
+        listed = ", ".join([*([unit] if named else []), *columns]) or "1 AS one"
+        rows = f"SELECT {listed} {where}"
         if COUNTED not in wanted:
             return rows
-        # What fits the share has far fewer rows than 2^31.
-        counted = (
-            f"SELECT u, CAST(count(*) AS INTEGER) AS n FROM (SELECT {unit} {where}) GROUP BY u"
-        )
-        numbers = f"SELECT *, CAST(row_number() OVER () - 1 AS INTEGER) AS i FROM ({counted})"
+        # What fits the share has far fewer rows than 2^31, and of one unit there are no more.
+        units = f"(SELECT {unit} {where})" if read.near else "r"
+        counted = f"SELECT u, CAST(count(*) AS INTEGER) AS n FROM {units} GROUP BY u"
+        numbers = f"SELECT *, row_number() OVER () - 1 AS i FROM ({counted})"
         kept = "*" if UNIT in wanted else "* EXCLUDE (u)"
-        return f"SELECT {kept} FROM ({rows}) JOIN ({numbers}) USING (u)"
+        first, rows = (
+            ("", f"({rows})") if read.near else (f"WITH r AS MATERIALIZED ({rows}) ", "r")
+        )
+        return f"{first}SELECT {kept} FROM {rows} JOIN ({numbers}) USING (u)"
 
     def _column(self, table: Table, entry: _Entry, token: str) -> str:
         """Write a column to keep: clamped, or for grouping as an enumeration of its keys."""

@@ -252,10 +252,10 @@ _NAMED = """
 
 _TABLES = """
     SELECT schema_name, table_name FROM duckdb_tables()
-    WHERE database_name = $1 AND NOT internal AND NOT contains(table_name, '.')
+    WHERE database_name = $1 AND NOT internal
     UNION ALL
-    SELECT schema_name, view_name FROM duckdb_views()
-    WHERE database_name = $1 AND NOT internal AND NOT contains(view_name, '.') ORDER BY ALL
+    SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal
+    ORDER BY ALL
 """
 
 
@@ -274,11 +274,8 @@ def misfits_in_file(table: Table) -> list[Misfit]:
             return [Misfit(None, f"{source.database.name} {why}")]
 
 
-def schemas_in_file(database: Path) -> dict[str, Schema]:
-    """Return the tables and views of a DuckDB file, with what of each a policy can declare.
-
-    Names have a schema before a dot, but for main. Views that are not row by row are left out.
-    """
+def schemas_in_file(database: Path) -> dict[tuple[str, str], Schema]:
+    """Return what of the tables and views of a DuckDB file a policy can declare, by name."""
     if database.with_name(f"{database.name}.wal").exists():
         what = f"names a DuckDB file with changes beside it: {written(str(database))}"
         why = "to open it would be to read these, and they are rows."
@@ -291,9 +288,8 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             )
             lock(connection, [database])  # a view may name any file
             named = connection.execute(_TABLES, [str(database)]).fetchall()
-            sources = [DatabaseTable(database, name, schema) for schema, name in named]
-            found = {str(one): _plain_schema(connection, one) for one in sources}
-            return {name: schema for name, schema in found.items() if schema is not None}
+            tables = [DatabaseTable(database, name, schema) for schema, name in named]
+            return {(one.schema, one.table): _plain_schema(connection, one) for one in tables}
         except duckdb.Error:
             what = f"names no DuckDB file that can be opened: {written(str(database))}"
             why = "it is of another kind, is not there, or another program writes to it."
@@ -302,26 +298,18 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             ) from None
 
 
-def _plain_schema(
-    connection: duckdb.DuckDBPyConnection, source: DatabaseTable
-) -> Schema | None:
-    """Return the columns of a table or view, without those that are more than values.
-
-    None where none of them is plain.
-    """
+def _plain_schema(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> Schema:
+    """Return the columns of a stored table, without those that are more than values."""
     try:
         schema = database_schema(connection, stored(source))
-    except duckdb.Error:  # a view whose tables are gone, or that reads files
-        return None
+    except duckdb.Error:  # a view of what is no longer there
+        return Schema({}, written={"*": _UNRESOLVED})
     columns = {one: Column(one, type_) for one, type_ in schema.types.items()}
     unplain = dict(unplain_columns(connection, Table(source.table, source, (), columns)))
-    if "*" in unplain:
-        return None
-    types = {
-        one: type_
-        for one, type_ in schema.types.items()
-        if one not in unplain and read_name.fits(one)
-    }
+    if (why := unplain.get("*")) is not None:
+        unplain = dict.fromkeys(schema.written, why)
+    fits = {n: type_ for n, type_ in schema.types.items() if read_name.fits(n)}
+    types = {name: type_ for name, type_ in fits.items() if name not in unplain}
     return Schema(types, unplain, schema.written)
 
 

@@ -30,15 +30,15 @@ from dpquery.engine.duckdb.connection import (
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
-from dpquery.engine.duckdb.sources import attach, define, misfits
+from dpquery.engine.duckdb.sources import attach, define, misfits, rows_sql
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,
     Fingerprint,
     TableStates,
     Watch,
+    claim_of,
     require_unchanged,
-    single_claim,
     state_of,
     unwatched,
 )
@@ -248,20 +248,23 @@ class DuckDBEngine:
         if verified:
             return
         if table.single and table.unit is not None:
-            claim = single_claim(table, state)
-            if claim is None or not self._watch.is_proven(claim):
-                self._require_single(connection, table)
-                require_unchanged([table], {table.name: state})
-                if claim is not None:
-                    self._watch.prove(claim)
+            self._require_single(connection, table, state)
         self._verified[table.name] = state
 
-    def _require_single(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-        """Count the units of all rows."""
-        unit, rows = quoted(table.owner or ""), Place.in_files(table).source
-        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM {rows}"
+    def _require_single(
+        self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
+    ) -> None:
+        """Count the units of all rows, unless that was done for this state by any session."""
+        unit = quoted(table.owner or "")
+        different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM ({rows_sql(table)})"
+        claim = claim_of(different, table, state)
+        if claim is not None and self._watch.is_proven(claim):
+            return
         row = execute(connection, different).fetchone()
         if row is None or row[0] is not True:
             raise DataChanged(
                 f"a unit of {table.name!r} has several rows against rows_per_unit = 1"
             )
+        require_unchanged([table], {table.name: state})
+        if claim is not None:
+            self._watch.prove(claim)

@@ -41,7 +41,7 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
+from dpquery.policy.schema import Misfit, file_misfits, read_header, seen_schema
 from dpquery.policy.snapshots import Unreadable
 
 
@@ -203,7 +203,7 @@ def _rows_of_parquet(
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Where all have one schema, the first says it, and no other
     # has to be opened to know what the columns are.
-    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
     folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
     columns = ", ".join(
         _of_folder(name, type_) if name in folders else quoted(name)
@@ -243,6 +243,8 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
+        case Files(format=Parquet()):
+            return file_misfits(table, seen_schema)
         case Files() | External():
             return file_misfits(table)
         case Frame():  # its own schema is the policy
