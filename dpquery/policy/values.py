@@ -358,7 +358,8 @@ def _value(value: object, type_: Type) -> Value:
         case Kind.INTEGER | Kind.DOUBLE | Kind.DECIMAL if _is_number(value):
             found = _exact(value)
             if _holds(type_, found):
-                return found.numerator if type_.kind is Kind.INTEGER else found
+                whole = type_.kind is not Kind.DOUBLE and not type_.scale
+                return found.numerator if whole else found
         case Kind.TEXT if isinstance(value, str) and "\0" not in value:
             return value
         case Kind.BOOLEAN if isinstance(value, bool):

@@ -460,7 +460,7 @@ def _integers(
     return [
         ordinal(v) if isinstance(v, date) else int(v)
         for v in values
-        if isinstance(v, int | date)
+        if isinstance(v, int | Fraction | date)
     ]
 
 
