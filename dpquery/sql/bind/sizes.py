@@ -1,7 +1,7 @@
 """How large an expression is when it is written out for the engine, with what it repeats.
 
 A tree may hold one operand several times, and so may the engine's text; nested, both double at
-each level. Sizes are added up as operands are bound, so that nothing grows before it is refused.
+each level. Sizes are added up as operands are bound: nothing grows before it is refused.
 """
 
 from __future__ import annotations
