@@ -29,7 +29,7 @@ from dpquery.functions.quantize import written_ends
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
-from dpquery.policy.model import Column, Policy, Table, Value
+from dpquery.policy.model import Column, Policy, Table, Through, Value
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
@@ -60,7 +60,13 @@ def _remarks(entry: Entry, names: Mapping[str, tuple[str, ...]]) -> Iterator[str
 def tables(policy: Policy, views: Iterable[View] = ()) -> pa.Table:
     """List the tables of a policy, and what bounds one unit's rows in each; then views."""
     rows: list[tuple[object, ...]] = [
-        (table.name, _unit(table), 1 if table.single else None, _limit(table), table.public)
+        (
+            table.name,
+            _unit(table, policy),
+            1 if table.single else None,
+            _limit(table),
+            table.public,
+        )
         for table in policy.tables.values()
     ]
     fields = {
@@ -77,8 +83,12 @@ def tables(policy: Policy, views: Iterable[View] = ()) -> pa.Table:
     return table_of(rows, fields)
 
 
-def _unit(table: Table) -> str | None:
-    return None if table.public else table.unit or "each row"
+def _unit(table: Table, policy: Policy) -> str | None:
+    """Say whose the rows of a table are: by which of its columns, or by which way."""
+    if table.public or table.unit is None:
+        return None if table.public else "each row"
+    by = table.unit if table.through is None else f"{table.unit} by {table.through}"
+    return by if policy.unit is None else f"{policy.unit}: {by}"
 
 
 def _limit(table: Table) -> str | None:
@@ -123,6 +133,8 @@ def columns(table: Table) -> pa.Table:
     """
     every = table.columns.values()
     shown: dict[str, Callable[[Column], str | None]] = {}
+    if table.through is not None:
+        shown["unit"] = partial(_way, through=table.through)
     if table.parting is not None:
         shown["parts"] = partial(_parts, table=table)
     for key in COLUMN.keys:
@@ -147,6 +159,11 @@ def _of_rows(name: str, expr: Expr) -> tuple[str | None, ...]:
     ends = written_ends(range_, expr.type) if range_.bounded else (None, None)
     listed = None if keys is None else ", ".join(map(_written, keys))
     return (name, str(expr.type), *ends, listed)
+
+
+def _way(column: Column, through: Through) -> str | None:
+    """Say of the column that leads to the unit where it leads."""
+    return f"by {through}" if column.name == through.column else None
 
 
 def _parts(column: Column, table: Table) -> str | None:

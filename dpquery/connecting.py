@@ -13,7 +13,7 @@ from typing import Any
 
 from dpquery.core.privacy import Loss
 from dpquery.errors import listed, nearest, shown
-from dpquery.policy.adhoc import Rows, adhoc_policy, read_argument, unsuited
+from dpquery.policy.adhoc import Paths, Rows, adhoc_policy, read_argument, unsuited
 from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
@@ -30,9 +30,11 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     epsilon: object = None,
     delta: object = None,
     unit: str | Mapping[str, str | None] | None = None,
-    rows_per_unit: int | None = None,
+    rows_per_unit: int | Mapping[str, int] | None = None,
     max_rows_contributed: object = None,
     bounds: Mapping[str, Sequence[object]] | None = None,
+    keys: Mapping[str, Sequence[object]] | None = None,
+    public: Paths | Mapping[str, Paths] | None = None,
     neighbours: str | None = None,
     ledger: str | Path | None = None,
 ) -> Session:
@@ -46,10 +48,14 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         epsilon: this session's own ceiling; for one's own files, the budget.
         delta: the same for delta.
         unit: for one's own files, the column that says which person a row belongs to.
-        rows_per_unit: 1 where each unit has one row; verified when a file is first read.
+        rows_per_unit: 1 where each unit has one row, or a number by table; verified when a
+            file is first read.
         max_rows_contributed: for one's own files, how many rows of one unit count, unless a
-            query says otherwise; "auto" has each query find that.
-        bounds: for one's own files, lowest and highest value by column.
+            query says otherwise; "auto" has each query find that. One number, or one by table.
+        bounds: for one's own files, lowest and highest value by column: `"salary"`, or
+            `"people.salary"` where several tables have one.
+        keys: for one's own files, the groups that may appear, by column in the same way.
+        public: for one's own files, files beside them that hold nobody's data, as `source`.
         neighbours: for one's own files, "add-remove" or "substitute".
         ledger: for one's own files, where charges are kept: a file, or the URL of a PostgreSQL
             database (`postgresql://host/database`); in memory without it.
@@ -63,6 +69,8 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         "rows_per_unit": rows_per_unit,
         "max_rows_contributed": max_rows_contributed,
         "bounds": bounds,
+        "keys": keys,
+        "public": public,
         "neighbours": neighbours,
         "ledger": ledger,
     }

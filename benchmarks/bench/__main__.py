@@ -19,8 +19,8 @@ import duckdb
 import numpy as np
 
 import dpquery
-from benchmarks.bench import cold, ledger, slow_disk
-from benchmarks.bench.data import make
+from benchmarks.bench import cold, ledger, many_files, slow_disk, ways
+from benchmarks.bench.data import HERE, make
 from dpquery.mechanisms import FittedQuantiles, Randomness
 
 RESULTS = Path(__file__).parent / "results"
@@ -199,7 +199,9 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     print(f"{rows:,} rows, median of {rounds} alternating rounds")
     found = compare(make(rows), rounds, sys.argv[3] if len(sys.argv) > 3 else "")
+    found += many_files.compare(HERE / "many", rounds)
     new = cold.measured(make(rows), rounds)
+    through = ways.compare(rows, rounds)
     stub = billion_rows() * 1000
     print(f"1,000,000,000 rows in a counting function, nine deciles: {stub:.1f} ms of Python")
     small = warm_latency() * 1000
@@ -210,7 +212,7 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     record = {"rows": rows, "rounds": rounds, "cases": found, "warm_ms": small, "stub_ms": stub}
-    record |= {"ledger": charged, "cold": new}
+    record |= {"ledger": charged, "cold": new, "ways": through}
     (RESULTS / f"{stamp}.json").write_text(json.dumps(record, indent=1))
 
 

@@ -166,7 +166,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     return batches(table, names)
 
 
-def schemas_of(database: Path) -> Mapping[str, Schema]:
+def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
     """Return the schemas of the tables in a DuckDB file, for the owner to make a policy of.
 
     Raises:
@@ -213,9 +213,9 @@ def _unfit_own(table: Table, told: list[str]) -> PolicyInvalid:
     """Refuse one's own files, of which the first one's schema has become the policy."""
     diagnostic = Diagnostic(
         "DPQ612",
-        f"the files of the table {table.name} do not have the same columns",
-        why=("the first file says which columns there are, and of what type.", *told[:8]),
-        remedy=("leave out the files that differ, or write them with the same columns",),
+        f"the files of the table {table.name} do not fit together",
+        why=("together they would have to be read in one type, and lose by it.", *told[:8]),
+        remedy=("leave out the files that differ, or write them with the same types",),
     )
     return PolicyInvalid(diagnostic)
 

@@ -186,6 +186,9 @@ def _search(search: Search, step: Step) -> Iterator[str]:
 def _frontier(frontier: FrontierPlan, steps: Sequence[Step], policy: Policy) -> Iterator[str]:
     tables = dict.fromkeys(one.table for one in tables_of(frontier.scan.relation))
     yield f"table        {', '.join(tables)}"
+    for way in (policy.tables[name].through for name in tables):
+        if way is not None:
+            yield f"of           every unit that claims a row by {way}"
     yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
     if frontier.scan.keys:
         yield f"groups       {_groups(frontier.scan)}"

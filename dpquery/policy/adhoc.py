@@ -8,7 +8,7 @@ file are, by the keys of `keys.py`; what is offered is written in Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
@@ -76,11 +76,13 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     *,
     table: str | None = None,
     unit: Units = None,
-    rows_per_unit: int | None = None,
+    rows_per_unit: int | Mapping[str, int] | None = None,
     max_rows_contributed: object = None,
     epsilon: object = None,
     delta: object = 0,
     bounds: Mapping[str, Sequence[object]] | None = None,
+    keys: Mapping[str, Sequence[object]] | None = None,
+    public: Paths | Mapping[str, Paths] | None = None,
     neighbours: str = "add-remove",
     ledger: str | Path | None = None,
 ) -> tuple[Policy, tuple[str, ...]]:
@@ -96,33 +98,46 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
         for name, texts in paths.items():
             _at(f"the table {name}", _rows, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
-    most = read_argument(BUDGET["epsilon"], epsilon)
-    limit = Loss(most, read_argument(BUDGET["delta"], delta))
+    limit = [read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)]
     units = _at("unit", _units, unit, paths)
     of_units = _of_units(rows_per_unit, max_rows_contributed, units)
     tables: dict[str, Table] = {}
     notes: list[str] = []
     for name, texts in paths.items():
-        tables[name], said = _table(name, texts, units[name], of_units)
+        tables[name], said = _table(name, texts, units[name], of_units[name])
         notes += said
-    for key, ends in _at("bounds", _mapping, bounds or {}).items():
-        tables |= _at(f"bounds[{written(key)}]", _bounded, key, tables, ends)
+    tables = _with_domains(tables, bounds or {}, keys or {})
+    tables |= _publics(public, tables)
     if ledger is None:
         notes.append("the ledger is in memory: what is spent is forgotten with this session")
     policy = Policy(
-        name=", ".join(
-            text
-            for name, given in paths.items()
-            for text in ([name] if isinstance(given, Frame) else given)
-        ),
+        name=_told(paths),
         neighbours=read_argument(PRIVACY["neighbours"], neighbours),
-        budget=PolicyBudget(Ceiling.of(limit, HALF)),
+        budget=PolicyBudget(Ceiling.of(Loss(*limit), HALF)),
         tables=tables,
         ledger=_at("ledger", ledger_of_ones_own, ledger),
         directory=Path.cwd(),
         published=False,
     )
     return policy, tuple(notes)
+
+
+def _with_domains(
+    tables: dict[str, Table], bounds: Mapping[str, object], keys: Mapping[str, object]
+) -> dict[str, Table]:
+    """Return tables with the bounds and keys that are given for their columns."""
+    both = (("bounds", bounds, BOUNDS, _bounded), ("keys", keys, KEYS, _keyed))
+    for name, given, example, read in both:
+        for key, values in _at(name, _mapping, given, example).items():
+            place = f"{name}[{written(key)}]"
+            tables = tables | _at(place, _changed, key, tables, example, values, read)
+    return tables
+
+
+def _told(given: Mapping[str, Given]) -> str:
+    """Return what was connected to: files as they were named, frames by their tables."""
+    each = ([name] if isinstance(one, Frame) else one for name, one in given.items())
+    return ", ".join(text for texts in each for text in texts)
 
 
 def read_argument(key: Key, value: object, code: str = "") -> Any:
@@ -276,17 +291,23 @@ def _rows(given: Given) -> tuple[Source, Schema]:
 # Whose rows they are, and how many of one unit count.
 
 
+def _refuse_unknown(name: object, tables: Iterable[str], call: str) -> None:
+    """Refuse the name of a table that is not connected; `call` has a place for another."""
+    known = list(tables)
+    if name not in known:
+        near = nearest(name if isinstance(name, str) else "", known) or known[0]
+        what, why = f"names a table that is not connected: {written(name)}", "each has its own."
+        here = f"tables here: {listed(known, near)}"
+        raise Unfit(what, why, call % written(near), here, code="DPQ603")
+
+
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     """Return each table's unit column."""
-    read = TABLE["privacy_unit_column"].read
+    read = replace(TABLE["privacy_unit_column"], reader=read_name).read
     if not isinstance(unit, Mapping):
         return dict.fromkeys(paths, None if unit is None else read(unit))
     for name in unit:
-        if name not in paths:
-            what = f"names a table that is not connected: {written(name)}"
-            near = nearest(name if isinstance(name, str) else "", paths) or next(iter(paths))
-            remedy = (f"unit={{{written(near)}: ...}}", f"tables here: {listed(paths, near)}")
-            raise Unfit(what, "each table has its own unit column.", *remedy, code="DPQ603")
+        _refuse_unknown(name, paths, "unit={%s: ...}")
     for name in paths:
         if name not in unit:
             what = f"says nothing of the table {name}"
@@ -295,22 +316,46 @@ def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     return {name: None if unit[name] is None else read(unit[name]) for name in paths}
 
 
-def _of_units(single: object, rows: object, units: Mapping[str, object]) -> dict[str, Any]:
-    """Read how many rows a unit has, and how many of them count."""
-    found: dict[str, Any] = {}
-    if single is not None:
-        found["single"] = read_argument(TABLE["rows_per_unit"], single)
-        if not any(units.values()):
+def _of_units(
+    single: object, rows: object, units: Mapping[str, str | None]
+) -> dict[str, dict[str, Any]]:
+    """Read how many rows a unit of each table has, and how many of them count."""
+    one, most = TABLE["rows_per_unit"], TABLE["max_rows_contributed"]
+    singles = _of_tables(one, single, units)
+    limits = _of_tables(most, rows, units)
+    if singles and not any(units.values()):
+        why = "without a unit column each row is its own privacy unit."
+        raise unsuited("needs unit", why, 'unit="user_id"').at(one.name)
+    both = singles.keys() & limits.keys()
+    if both or (limits and not any(units.values())):
+        why = "with one row per unit, or rows as units, there is nothing to limit."
+        remedy = "leave out rows_per_unit" if both else 'unit="user_id"'
+        raise unsuited("has nothing to limit", why, remedy).at(most.name)
+    return {
+        name: {
+            key.to: of_tables[name]
+            for key, of_tables in ((one, singles), (most, limits))
+            if name in of_tables
+        }
+        for name in units
+    }
+
+
+def _of_tables(key: Key, given: object, units: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return what is said of each table: the same of all with a unit, or of each by name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        value = read_argument(key, given)
+        return {
+            name: value for name, unit in units.items() if unit is not None or len(units) == 1
+        }
+    for name in given:
+        if units.get(name) is None:
+            _at(key.name, _refuse_unknown, name, units, f"{key.name}={{%s: ...}}")
             why = "without a unit column each row is its own privacy unit."
-            raise unsuited("needs unit", why, 'unit="user_id"').at("rows_per_unit")
-    if rows is not None:
-        key = TABLE["max_rows_contributed"]
-        if found or not any(units.values()):
-            why = "with one row per unit, or rows as units, there is nothing to limit."
-            remedy = "leave out rows_per_unit" if found else 'unit="user_id"'
-            raise unsuited("has nothing to limit", why, remedy).at(key.name)
-        found[key.to] = read_argument(key, rows)
-    return found
+            raise unsuited(f"has nothing to limit in {name}", why, "leave it out").at(key.name)
+    return {name: read_argument(key, value) for name, value in given.items()}
 
 
 def _unit_type(table: Table, unit: str, schema: Schema) -> Type:
@@ -328,37 +373,50 @@ def _unit_type(table: Table, unit: str, schema: Schema) -> Type:
 # Bounds of columns, by `column` or `table.column`.
 
 
-def _mapping(bounds: object) -> Mapping[str, object]:
-    if isinstance(bounds, Mapping):
-        strange = [key for key in bounds if not isinstance(key, str)]
+BOUNDS, KEYS = COLUMN["bounds"], COLUMN["keys"]
+_SHOWN = {"bounds": "(0, 300_000)", "keys": '["eng", "ops"]'}
+_COLUMNS = {"bounds": "salary", "keys": "dept"}
+
+
+def _mapping(given: object, key: Key) -> Mapping[str, object]:
+    if isinstance(given, Mapping):
+        strange = [name for name in given if not isinstance(name, str)]
         if not strange:
-            return bounds
-        bounds = strange[0]
-    why = "each column has its own bounds."
-    what = f"must map columns to bounds, not {written(bounds)}"
-    raise unsuited(what, why, 'bounds={"salary": (0, 300_000)}')
+            return given
+        given = strange[0]
+    why = f"each column has its own {key.name}."
+    what = f"must map columns to {key.name}, not {written(given)}"
+    call = f"{key.name}={{{written(_COLUMNS[key.name])}: {_SHOWN[key.name]}}}"
+    raise unsuited(what, why, call)
 
 
-def _bounded(key: str, tables: Mapping[str, Table], ends: object) -> dict[str, Table]:
-    """Return the tables that a key of bounds means, with those bounds."""
+def _changed(
+    name: str,
+    tables: Mapping[str, Table],
+    key: Key,
+    given: object,
+    change: Callable[[str, Table, Column, object], Column],
+) -> dict[str, Table]:
+    """Return the tables with a column of a name, or of a table and a name, that it changes."""
     changed: dict[str, Table] = {}
     for table in tables.values():
-        meant = {n: c for n, c in table.columns.items() if key in {n, f"{table.name}.{n}"}}
+        meant = {n: c for n, c in table.columns.items() if name in {n, f"{table.name}.{n}"}}
         if meant:
-            texts = _texts_of(table)
-            types = {n: _type_of(ends) if n in texts else c.type for n, c in meant.items()}
-            new = {
-                n: replace(c, type=types[n], bounds=_bounds(key, ends, types[n]))
-                for n, c in meant.items()
-            }
+            new = {n: change(name, table, c, given) for n, c in meant.items()}
             changed[table.name] = replace(table, columns={**table.columns, **new})
     if not changed:
         known = {column for table in tables.values() for column in table.columns}
-        near = nearest(key, known)
-        remedy = f"bounds={{{written(near or min(known))}: (0, 100)}}"
-        here, why = f"columns here: {listed(known, near)}", "bounds belong to a column."
+        near = nearest(name, known)
+        shown = "(0, 100)" if key is BOUNDS else _SHOWN[key.name]
+        remedy = f"{key.name}={{{written(near or min(known))}: {shown}}}"
+        here, why = f"columns here: {listed(known, near)}", f"{key.name} belong to a column."
         raise Unfit("names no column", why, remedy, here, code="DPQ603")
     return changed
+
+
+def _bounded(name: str, table: Table, column: Column, ends: object) -> Column:
+    type_ = _type_of(ends) if column.name in _texts_of(table) else column.type
+    return replace(column, type=type_, bounds=_bounds(name, ends, type_))
 
 
 def _texts_of(table: Table) -> Collection[str]:
@@ -374,20 +432,58 @@ def _texts_of(table: Table) -> Collection[str]:
 def _type_of(ends: object) -> Type:
     """Return the type of a column of texts, by its bounds: whole numbers are of integers."""
     for type_ in (INTEGER, DOUBLE, DATE, TIMESTAMP):
-        typed = _typed(ends, type_)
         whole = type_ != INTEGER or "." not in str(ends)
-        if whole and COLUMN["bounds"].reader.fits(typed, type_):
+        if whole and BOUNDS.reader.fits(_typed(ends, type_), type_):
             return type_
     return TEXT
 
 
+def _keyed(name: str, _: Table, column: Column, values: object) -> Column:
+    """Return a column with the groups that may appear."""
+    known = (column.type, column.bounds, column.max_length)
+    try:
+        keys = KEYS.read(_typed(values, column.type), known)
+    except Unfit as unfit:
+        meant = unfit.remedy[0].removeprefix("keys = ")
+        raise Unfit(unfit.what, unfit.why, f"keys={{{written(name)}: {meant}}}") from None
+    return replace(column, keys=keys)
+
+
+# Tables that hold nobody's data.
+
+
+def _publics(
+    public: Paths | Mapping[str, Paths] | None, private: Mapping[str, Table]
+) -> dict[str, Table]:
+    """Return the public tables; they are loaded when the session opens."""
+    if public is None:
+        return {}
+    found: dict[str, Table] = {}
+    for name, texts in _named(public, None).items():
+        _at("public", _refuse_alike, name, {**private, **found})
+        if isinstance(texts, Frame):
+            raise unsuited("is a data frame", "public tables are files.", '"a.csv"').at(
+                "public"
+            )
+        files = _at("public", find_files, texts, Path.cwd())
+        found[name] = Table(name, Files(files), texts, {}, public=True)
+    shown = {path for table in found.values() for path in _paths(table)}
+    if shown.intersection(*[{path for table in private.values() for path in _paths(table)}]):
+        why = "what is private under one name cannot be shown under another."
+        raise unsuited("is also a private table's data", why, "leave one out").at("public")
+    return found
+
+
+def _paths(table: Table) -> Sequence[Path]:
+    return table.source.paths if isinstance(table.source, Files) else ()
+
+
 def _bounds(key: str, ends: object, type_: Type) -> Bounds:
     """Read the bounds of a column; what is refused is offered as an argument."""
-    bounds = COLUMN["bounds"]
-    if bounds.kinds is not None:
-        bounds.kinds.require(type_, f"leave {key} out of bounds=")
+    if BOUNDS.kinds is not None:
+        BOUNDS.kinds.require(type_, f"leave {key} out of bounds=")
     try:
-        found: Bounds = bounds.read(_typed(ends, type_), (type_,))
+        found: Bounds = BOUNDS.read(_typed(ends, type_), (type_,))
     except Unfit as unfit:
         meant = unfit.remedy[0].removeprefix("bounds = ")[1:-1].split(", ")
         pair = ", ".join(end if type_.numeric else f'"{end}"' for end in meant)
@@ -406,4 +502,6 @@ def _typed(value: object, type_: Type) -> object:
             return date.fromisoformat(value)
         if isinstance(value, str) and type_.kind is Kind.TIMESTAMP:
             return datetime.fromisoformat(value)
+    if type_.kind is Kind.BOOLEAN and isinstance(value, str):
+        return {"true": True, "false": False}.get(value.lower(), value)
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -82,11 +82,7 @@ def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-
-    def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return _Visit(table, Fraction(0), rows, {}).batches(names)
-
-    told = [*shared(policy, units), *lacking(policy, rows_of)]
+    told = [*shared(policy, units), *lacking(policy, visit.rows_of)]
     return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
 
 
@@ -149,6 +145,10 @@ class _Visit:
         """Return the columns of a file."""
         return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
 
+    def rows_of(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of another table."""
+        yield from replace(self, table=table).batches(names)
+
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
         if not self.table.public:
@@ -202,7 +202,9 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
     elif not unsound & {table.unit, table.through and table.through.column}:
         yield from _units(visit, table.unit)
         parting = table.parting
-        if parting is not None and parting.per_unit and parting.name not in unsound:
+        if table.together or parting is None:
+            return
+        if parting.per_unit and parting.name not in unsound:
             yield from _parts(visit, table.unit, parting, parting.per_unit)
 
 
@@ -270,16 +272,19 @@ def _percent(count: int, rows: int) -> str:
 
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
-    through = visit.table.through
-    found = owners(visit.table, visit.rows)
-    if found.nobodys:
-        text = f"{found.nobodys} of {found.rows} rows have no unit: they never count"
-        if through is not None:
-            text += f"; {through.table.name} has no unit for their {through.column}"
-        yield Severity.WARNING, unit if through is None else through.column, text
-    if found.several:
-        text = f"{found.several} times a row is another unit's as well, and counts for each"
-        yield Severity.NOTE, unit, text
+    through, found = visit.table.through, owners(visit.table, visit.rows)
+    if through is None and found.nulls:
+        text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
+        yield Severity.WARNING, unit, text
+    elif through is not None:
+        for what, count in {
+            "have no key: they are nobody's": found.nulls,
+            "have a key that no unit claims: they are nobody's": found.unclaimed,
+            "are claimed by several units: they count once for each": found.shared,
+        }.items():
+            if count:
+                share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
+                yield Severity.WARNING, through.column, f"{share} {what}"
     counted = pc.value_counts(found.units)
     if through is None:
         visit.units[visit.table.name] = counted.field("values")

@@ -40,6 +40,18 @@ _SQLITE: tuple[tuple[str, pa.DataType, str], ...] = (
 """What the name of a column's type has in it, its type in Arrow, and which values are of it."""
 
 
+_SQLITE_TABLES = """
+    SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
+    AND name NOT LIKE 'sqlite@_%' ESCAPE '@' ORDER BY name
+"""
+
+
+def sqlite_names(place: Path) -> list[str]:
+    """Return the names of the tables in a SQLite file."""
+    with closing(_sqlite(place)) as connection:
+        return [name for (name,) in connection.execute(_SQLITE_TABLES)]
+
+
 def sqlite_table(source: External) -> Snapshot:
     """Open a table of a SQLite file."""
     place = Path(source.place)

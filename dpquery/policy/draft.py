@@ -186,10 +186,7 @@ def draft(
             do not have the columns of the first; DPQ613 files of a table format.
     """
     asked = [paths] if isinstance(paths, str | Path) else [*paths]
-    named = [
-        str(path) if out is None or os.path.isabs(path) else os.path.relpath(path, out.parent)
-        for path in asked
-    ]
+    named = [_from(out, str(path)) for path in asked]
     try:
         found = find_tables(named, out.parent if out else Path.cwd(), databases)
     except Unfit as unfit:
@@ -197,6 +194,13 @@ def draft(
     of = ", ".join(written(Path(path).name) for path in named[:3])
     of += f" and {len(named) - 3} more" if len(named) > 3 else ""
     return replace(_drafted(found.tables), named=of, left_out=found.left_out)
+
+
+def _from(out: Path | None, path: str) -> str:
+    """Write a path as it starts at the folder of the policy."""
+    if out is None or os.path.isabs(path) or "://" in path:
+        return path
+    return os.path.relpath(path, out.parent)
 
 
 # Whose rows these are, by the names of columns.
@@ -325,7 +329,8 @@ def _alone(one: _Named) -> tuple[Line, ...]:
         Line(f"# {asked}"),
         Line(f"# {told}."),
         Line(f"privacy_unit_column = {_ASKED}"),
-        *_rows(one, None),
+        Line("# rows_per_unit = 1", "one of these two, or each query has to say it"),
+        Line('# max_rows_contributed = "auto"'),
     )
 
 
@@ -381,6 +386,8 @@ def _table(
             note = "the unit" if name == unit else note
         else:
             note, hint = ("", "") if public else _said_of(said, type_)
+        if name in one.table.untyped:
+            note = "; ".join(filter(None, [note, "or another type, if all its values are"]))
         columns.append(ColumnDraft(name, type_, note, hint))
     lines = tuple(Line(f"{key} = {value}") for key, value in one.table.source.items())
     named = Line(lines[0].text, "relative to this file"), *lines[1:]
@@ -395,8 +402,6 @@ def _remarks(table: FoundTable) -> Iterator[str]:
         if name not in schema.types:
             why = schema.left_out.get(name, f"no type for {type_}")
             yield f"{written(name)} is left out: {visible(why)}"
-    for name in table.folders:
-        yield f"{written(name)} stands in names of folders, which are not read"
 
 
 _HINTS = {

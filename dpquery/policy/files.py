@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -135,7 +136,7 @@ def is_sqlite(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-_PATTERN = frozenset("*?[]{}")
+_PATTERN = re.compile(r"[*?\[\]{}]")
 
 
 _SUFFIXES = {
@@ -152,12 +153,11 @@ def format_of(files: Iterable[Path]) -> str:
     Raises:
         Unfit: DPQ607 they are of several formats.
     """
-    found = {
-        next(
-            (f for f, ends in _SUFFIXES.items() if file.name.lower().endswith(ends)), "parquet"
-        )
-        for file in files
-    }
+    names = {str(file).lower() for file in files}
+    found = {f for f, ends in _SUFFIXES.items() if any(name.endswith(ends) for name in names)}
+    known = tuple(end for ends in _SUFFIXES.values() for end in ends)
+    if not all(name.endswith(known) for name in names):
+        found.add("parquet")
     if len(found) > 1:
         what = f"names files of several formats: {', '.join(sorted(found))}"
         raise contradiction(what, "a table is read in one way.", "a table for each format")
@@ -184,14 +184,14 @@ def find_files(
     """
     refuse_formats(directory / _before_wildcards(path) for path in paths)
     found = [file for path in paths for file in _matches(path, directory, _SUFFIXES[format_])]
-    for file in found:
-        name = str(file)
-        if _PATTERN.intersection(name) or (not name.isascii() and _no_text(name)):
+    names = list(map(str, found))
+    for name in names:
+        if _PATTERN.search(name) or (not name.isascii() and _no_text(name)):
             # A reader would read other files by it, or none.
-            what = f"names a file whose name could be read as a pattern: {written(str(file))}"
+            what = f"names a file whose name could be read as a pattern: {written(name)}"
             why = "a name with one of * ? [ ] { } in it can stand for other files."
             raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
-    if len(set(found)) < len(found):
+    if len(set(names)) < len(names):
         (twice, _), *_ = Counter(found).most_common(1)
         why = "its rows would be counted twice, and each unit with them."
         raise contradiction(f"names the file {twice.name} twice", why, "name each file once")
@@ -244,24 +244,28 @@ def folder_columns(files: Iterable[Path]) -> frozenset[str]:
     >>> sorted(folder_columns([Path("/a/year=2024/month=3/1.parquet")]))
     ['month', 'year']
     """
-    folders = {part for way in {file.parent for file in files} for part in way.parts}
+    ways = {str(file).rpartition(os.sep)[0] for file in files}
+    folders = {part for way in ways for part in way.split(os.sep)}
     return frozenset(part.partition("=")[0] for part in folders if "=" in part)
 
 
 def _resolved(names: Iterable[str], directory: Path) -> list[Path]:
     """Return the files among some names in sorted order, links followed: each folder once."""
-    files = sorted(
-        path for name in names if os.path.isfile(path := os.path.join(directory, name))
-    )
-    folders = dict.fromkeys(map(os.path.dirname, files))
-    ways = {folder: os.path.realpath(folder) for folder in folders}
-    found = [
-        os.path.realpath(file)
-        if os.path.islink(file)
-        else os.path.join(ways[os.path.dirname(file)], os.path.basename(file))
-        for file in files
-    ]
-    refuse_formats(map(Path, {*folders, *map(os.path.dirname, found)}))
+    found, ways = list[str](), dict[str, str]()
+    for path in sorted(os.path.join(directory, name) for name in names):
+        try:
+            kind = os.lstat(path).st_mode
+        except OSError:  # it has gone since
+            continue
+        folder, _, name = path.rpartition(os.sep)
+        if folder not in ways:
+            ways[folder] = os.path.realpath(folder or os.sep).rstrip(os.sep)
+        if stat.S_ISREG(kind):
+            found.append(f"{ways[folder]}{os.sep}{name}")
+        elif stat.S_ISLNK(kind) and os.path.isfile(path):
+            found.append(os.path.realpath(path))
+    way = {file.rpartition(os.sep)[0] or os.sep for file in found}
+    refuse_formats(map(Path, {*ways, *way} if found else ()))
     return list(map(Path, found))
 
 

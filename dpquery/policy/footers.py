@@ -24,7 +24,8 @@ _LARGEST = 2**26
 SETTLED = 2 * 10**9
 """Nanoseconds after which a file that is written to has another time: clocks have ticks."""
 _MOST = 2**17
-_KEPT: dict[str, tuple[tuple[int, ...], Footer]] = {}
+_KEPT: dict[str, tuple[tuple[int, ...] | None, Footer]] = {}
+"""Each file that was read, with its state; None where it was too new for its time to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,21 @@ def footer(path: Path) -> Footer:
     """
     key = str(path)
     found = os.stat(key)
-    known, kept = _KEPT.get(key, ((), None))
+    known, kept = _KEPT.get(key, (None, None))
     if kept is not None and known == _state(found):
         return kept
     read, found = _read(key)
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED:
-        if len(_KEPT) >= _MOST:
-            _KEPT.clear()
-        _KEPT[key] = _state(found), read
+    settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED
+    if len(_KEPT) >= _MOST:
+        _KEPT.clear()
+    _KEPT[key] = _state(found) if settled else None, read
     return read
+
+
+def seen(path: Path) -> Footer:
+    """Return the end of a file as it was when it was last looked at."""
+    known = _KEPT.get(str(path))
+    return footer(path) if known is None else known[1]
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:

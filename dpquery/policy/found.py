@@ -9,19 +9,39 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path
 
+from dpquery.core.types import TEXT
+from dpquery.policy.databases import sqlite_names
 from dpquery.policy.document import Unfit, toml_text, written
-from dpquery.policy.files import as_parquet, find_external, find_files, is_database, stem
-from dpquery.policy.model import Column, Files, Table
+from dpquery.policy.files import (
+    as_parquet,
+    csv_format,
+    find_external,
+    find_files,
+    folder_columns,
+    format_of,
+    is_database,
+    is_sqlite,
+    stem,
+)
+from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.names import words
-from dpquery.policy.schema import Schema, external_schema, file_misfits, read_schema
+from dpquery.policy.schema import (
+    Schema,
+    external_schema,
+    file_misfits,
+    read_header,
+    read_schema,
+    united,
+)
 from dpquery.policy.values import ascii_folded, read_name
 
-Databases = Callable[[Path], Mapping[str, Schema]]
-"""Returns the schemas of the tables in a DuckDB file, which only an engine can read."""
+Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
+"""Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +51,8 @@ class FoundTable:
     name: str
     source: dict[str, str]
     schema: Schema
-    folders: tuple[str, ...] = ()
-    """Columns whose values stand in names of folders (`year=2024`)."""
+    untyped: frozenset[str] = frozenset()
+    """Columns of texts that may be read as something else: of CSV, and of names of folders."""
 
 
 @dataclass(slots=True)
@@ -52,11 +72,8 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
     """
     found, files = Found(), []
     for path in paths:
-        external = find_external([path], directory)
-        if external is not None:
-            source = {"path": toml_text(path)}
-            schema = external_schema(external)
-            found.tables.append(FoundTable(stem(path.rstrip("/")), source, schema))
+        if (external := find_external([path], directory)) is not None:
+            found.tables.append(_external(path, external))
         elif (directory / path).is_dir():
             _in_folder(path, directory, databases, found)
         elif is_database(Path(path)):
@@ -71,43 +88,66 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
     return found
 
 
+def _external(path: str, source: External) -> FoundTable:
+    name = stem(path.rstrip("/"))
+    return FoundTable(name, {"path": toml_text(path)}, external_schema(source))
+
+
 def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[FoundTable]:
-    tables = databases(directory / path)
+    file = directory / path
+    if file.is_file() and is_sqlite(file):
+        place = os.path.realpath(file)
+        whole = [External("sqlite", place, name) for name in sqlite_names(Path(place))]
+        tables: Mapping[tuple[str, str], Schema] = {
+            (MAIN, one.table): external_schema(one) for one in whole
+        }
+    else:
+        tables = databases(file)
     if not tables:
-        what = f"names a DuckDB file without tables in main: {written(path)}"
-        raise Unfit(what, "tables of other schemas, and views, are not read.", code="DPQ601")
-    for name, schema in tables.items():
+        what = f"names a database without tables: {written(path)}"
+        raise Unfit(what, "a policy is made of the columns of tables.", code="DPQ601")
+    for (schema, name), columns in tables.items():
         source = {"database": toml_text(path), "table": toml_text(name)}
-        yield FoundTable(name, source, schema)
+        if schema != MAIN or "." in name:
+            source["schema"] = toml_text(schema)
+        yield FoundTable(name, source, columns)
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:
     """Find what a folder holds, whatever else stands in it."""
-    parquet, recipes, before = [], list[str](), len(found.tables)
-    for place, folders, names in os.walk(directory / path):
-        folders[:] = sorted(one for one in folders if one[0] not in "._")
-        for name in sorted(one for one in names if one[0] not in "._"):
-            file = os.path.normpath(Path(path, os.path.relpath(place, directory / path), name))
-            suffix = Path(name).suffix.lower()
-            if suffix in {".parquet", ".pq"}:
-                parquet.append(Path(file).as_posix())
-            elif is_database(Path(name)):
-                found.tables += _in_database(file, directory, databases)
-            elif (recipe := as_parquet(file)) != as_parquet(""):
-                recipes.append(recipe)
-                told = f"only public tables can name it as it is; otherwise {recipe}"
-                found.left_out[file] = told
-    first = None
-    for group in _alike(parquet, directory):
+    files, before, refused = list[str](), len(found.tables), list[Unfit]()
+
+    @contextmanager
+    def telling(what: str) -> Iterator[None]:
         try:
-            found.tables += _one_or_many(group, directory)
+            yield
         except Unfit as unfit:
-            first = first or unfit
-            found.left_out[group[0]] = f"it {unfit.what}"
+            refused.append(unfit)
+            found.left_out[Path(what).as_posix()] = f"it {unfit.what}"
+
+    for place, folders, names in os.walk(directory / path):
+        here = os.path.normpath(Path(path, os.path.relpath(place, directory / path)))
+        external = find_external([here], directory)
+        if external is not None:
+            folders.clear()
+            with telling(here):
+                found.tables.append(_external(Path(here).as_posix(), external))
+            continue
+        folders[:] = sorted(one for one in folders if one[0] not in "._" or "=" in one)
+        for name in sorted(one for one in names if one[0] not in "._"):
+            file = os.path.normpath(Path(here, name))
+            if is_database(Path(name)):
+                with telling(file):
+                    found.tables += _in_database(file, directory, databases)
+            elif name.lower().endswith(".parquet") or format_of([Path(name)]) != "parquet":
+                files.append(Path(file).as_posix())
+    for group in _alike(files, directory):
+        with telling(group[0]):
+            found.tables += _one_or_many(group, directory)
     if len(found.tables) == before:
-        what = f"names a folder without Parquet or DuckDB files: {written(path)}"
-        why = "tables are read from these."
-        raise first or Unfit(what, why, *recipes[:3], code="DPQ601")
+        what = f"names a folder without Parquet, CSV or DuckDB files: {written(path)}"
+        missing = Unfit(what, "tables are read from these.", code="DPQ601")
+        raise next(iter(refused), missing)
 
 
 # Which files are one table: those of a folder whose names differ in numbers only, and all
@@ -115,7 +155,7 @@ def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -
 
 _NUMBER = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\d+"
 _HIVE = re.compile(r"[^=]+=[^=]*")
-_PARTS = frozenset(["part", "data", "file", "chunk", "block", "split", "c"])
+_PARTS = frozenset(("part", "data", "file", "chunk", "block", "split", "c"))
 """What files are called that have no name of their own."""
 
 
@@ -148,52 +188,61 @@ def _one_or_many(group: list[str], directory: Path) -> Iterator[FoundTable]:
             raise
 
         def columns(file: str) -> list[tuple[str, str]]:
-            return sorted(read_schema(directory / file).written.items())
+            return sorted(_schema((directory / file,)).written.items())
 
         for _, same in groupby(sorted(group, key=columns), key=columns):
             yield _table(_pattern([*same], directory), directory)
 
 
 def _pattern(group: list[str], directory: Path) -> list[str]:
-    """Write a group as a glob where that names these files and no others."""
-    if len(group) == 1 and _root(group[0]) == Path(group[0]).parent:
+    """Write a group as a glob or a folder, where that names these files and no others."""
+    root, begin = _root(group[0]), re.split(_NUMBER, Path(group[0]).name)[0]
+    below = any(Path(file).parent != root for file in group)
+    if len(group) == 1 and not below:
         return group
-    root = _root(group[0])
-    if any(Path(file).parent != root for file in group):
-        patterns = [(root / "**/*.parquet").as_posix()]
-    else:
-        named = Path(group[0]).name
-        begin = re.split(_NUMBER, named)[0]
-        patterns = [(root / f"{one}*.parquet").as_posix() for one in ("", begin)]
+    end = "".join(Path(group[0]).suffixes[-2:]) if group[0].endswith(".gz") else ""
+    end = end or Path(group[0]).suffix
+    patterns = [str(root)] if below else [str(root / f"{one}*{end}") for one in ("", begin)]
     for pattern in patterns:
-        names = glob.glob(pattern, root_dir=directory, recursive=True)
-        if {*map(os.path.normpath, names)} == {*map(os.path.normpath, group)}:
+        if _named(group, directory) == _named([pattern], directory):
             return [pattern]
     return group
 
 
+def _named(paths: list[str], directory: Path) -> set[Path]:
+    """Return the files that paths name; none where they are refused."""
+    try:
+        return {*find_files(paths, directory)}
+    except Unfit:
+        return set()
+
+
 def _table(paths: list[str], directory: Path) -> FoundTable:
-    """Return the table of some paths; its columns are those of the first file."""
+    """Return the table of some paths: its columns are those of all files together."""
     files = find_files(paths, directory)
-    schema = read_schema(files[0])
-    _refuse_others(files, schema)
+    schema = _schema(files)
+    lines, folders = format_of(files) == "csv", folder_columns(files) - schema.written.keys()
+    named = {name: TEXT for name in sorted(folders) if read_name.fits(name)}
     texts = [toml_text(Path(path).as_posix()) for path in paths]
-    source = {"path": texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"}
-    folders = files[0].parent.parts[len(_root(str(files[0])).parts) :]
-    columns = tuple(part.partition("=")[0] for part in folders)
-    return FoundTable(_name(paths[0]), source, schema, columns)
+    return FoundTable(
+        _name(paths[0]),
+        {"path": texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"},
+        replace(schema, types={**schema.types, **named}),
+        frozenset(schema.types if lines else ()) | named.keys(),
+    )
 
 
-def _name(path: str) -> str:
-    """Name a table after its files, or after their folder where they have no name."""
-    own = stem(path) if len(words(stem(path))) else ""
-    own = re.split(rf"[\W_]*(?:{_NUMBER})", own)[0] if glob.has_magic(path) else own
-    said = [word for word in words(own) if not word.isdigit()]
-    return own if own and not set(said) <= _PARTS else _root(path).name or own
-
-
-def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
-    """Refuse files that do not fit what is drafted from the first of them."""
+def _schema(files: tuple[Path, ...]) -> Schema:
+    """Read the schema of some files, or refuse those that do not fit the first of them."""
+    match format_of(files):
+        case "csv":
+            format_ = csv_format(files)
+            return united(read_header(file, format_) for file in files)
+        case "json":
+            what = f"names a file that does not say what its columns are: {files[0].name}"
+            why = "each line of JSON has fields of its own."
+            raise Unfit(what, why, as_parquet(str(files[0])), code="DPQ601")
+    first = read_schema(files[0])
     columns = {name: Column(name, type_) for name, type_ in first.types.items()}
     misfits = file_misfits(Table("", Files(files), (), columns)) if len(files) > 1 else ()
     if misfits:
@@ -203,6 +252,15 @@ def _refuse_others(files: tuple[Path, ...], first: Schema) -> None:
             "leave out the files that differ, or draft a table for each kind",
             code="DPQ612",
         )
+    return united(map(read_schema, files))
+
+
+def _name(path: str) -> str:
+    """Name a table after its files, or after their folder where they have no name."""
+    own = stem(path.removesuffix(".gz")) if words(stem(path)) else ""
+    own = re.split(rf"[\W_]*(?:{_NUMBER})", own)[0] if glob.has_magic(path) else own
+    said = [word for word in words(own) if not word.isdigit()]
+    return own if own and not set(said) <= _PARTS else _root(path).name or own
 
 
 def _apart(tables: list[FoundTable]) -> list[FoundTable]:
@@ -214,5 +272,5 @@ def _apart(tables: list[FoundTable]) -> list[FoundTable]:
         while ascii_folded(name) in seen:
             number += 1
             name = f"{plain}_{number}"
-        seen[ascii_folded(name)] = FoundTable(name, table.source, table.schema, table.folders)
+        seen[ascii_folded(name)] = replace(table, name=name)
     return [*seen.values()]

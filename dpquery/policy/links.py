@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,26 +40,40 @@ class Owners:
     units: pa.ChunkedArray
     """One for each row and each unit that it belongs to."""
     rows: int
-    nobodys: int
-    """Rows that belong to nobody."""
-
-    @property
-    def several(self) -> int:
-        """How often a row belongs to another unit as well."""
-        return len(self.units) - self.rows + self.nobodys
+    nulls: int
+    """Rows without a unit, or without a key to one."""
+    unclaimed: int = 0
+    """Rows with a key that no unit claims."""
+    shared: int = 0
+    """Rows that several units claim."""
 
 
 def owners(table: Table, rows: Rows) -> Owners:
     """Find whose the rows of a table are, on its way to a unit."""
     if table.through is None:
-        units = names_of(list(rows(table, [table.unit or ""])), table.unit or "")
+        units = _stored(list(rows(table, _columns(table))), table)
         return Owners(pc.drop_null(units), len(units), units.null_count)
     column = table.through.column
     keys = names_of(list(rows(table, [column])), column, table.through.type)
-    claims = _claims(table, rows)
-    known = pc.is_in(keys, value_set=claims["k"])
-    owned = pa.table({"k": keys}).join(claims, "k", join_type="inner")
-    return Owners(owned["u"], len(keys), len(keys) - _true(known))
+    numbered = pa.table({"k": keys, "row": np.arange(len(keys))}).drop_null()
+    owned = numbered.join(_claims(table, rows), "k", join_type="inner")
+    each = pc.value_counts(owned["row"]).field("counts")
+    unclaimed = numbered.num_rows - len(each)
+    return Owners(owned["u"], len(keys), keys.null_count, unclaimed, _true(pc.greater(each, 1)))
+
+
+def _columns(table: Table) -> list[str]:
+    """Return the columns that say whose the rows of a table are, where it stores the unit."""
+    return [name for name, _ in table.together] or [table.unit or ""]
+
+
+def _stored(batches: list[pa.RecordBatch], table: Table) -> pa.ChunkedArray:
+    """Return the units of rows; of several columns, each with its length before it."""
+    if not table.together:
+        return names_of(batches, table.unit or "")
+    texts = [pc.cast(names_of(batches, name), pa.string()) for name, _ in table.together]
+    parts = ((pc.cast(pc.binary_length(one), pa.string()), one) for one in texts)
+    return pc.binary_join_element_wise(*(part for pair in parts for part in pair), ":")
 
 
 def _claims(table: Table, rows: Rows) -> pa.Table:
@@ -66,13 +81,13 @@ def _claims(table: Table, rows: Rows) -> pa.Table:
     way = table.through
     assert way is not None  # noqa: S101 - the caller looked
     further = way.table.through
-    owner = further.column if further is not None else table.unit or ""
-    batches = list(rows(way.table, list(dict.fromkeys([way.key, owner]))))
+    owners = _columns(way.table) if further is None else [further.column]
+    batches = list(rows(way.table, list(dict.fromkeys([way.key, *owners]))))
     keys = names_of(batches, way.key, way.type)
     if further is None:
-        found = pa.table({"k": keys, "u": names_of(batches, owner)})
+        found = pa.table({"k": keys, "u": _stored(batches, way.table)})
     else:
-        found = pa.table({"k": keys, "c": names_of(batches, owner, further.type)})
+        found = pa.table({"k": keys, "c": names_of(batches, further.column, further.type)})
         found = found.join(_claims(way.table, rows), "c", "k", join_type="inner")
     return found.select(["k", "u"]).drop_null().group_by(["k", "u"]).aggregate([])
 

@@ -74,6 +74,7 @@ from dpquery.policy.model import (
 from dpquery.policy.units import (
     UNDECIDED,
     require_one_domain,
+    several,
     stored_unit_type,
     undecided,
     with_ways,
@@ -189,11 +190,12 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
-    stated["unit_type"] = stored_unit_type(
-        section, stated["unit"], stated["unit_type"], columns
-    )
-    way = stated.pop("through")  # of other tables, which are read first
-    owner = way["column"] if way else stated["unit"]
+    unit, way = stated["unit"], stated.pop("through")  # of other tables, which are read first
+    owner = way["column"] if way else unit
+    if isinstance(unit, tuple):
+        stated |= {"together": several(section, unit, columns), "unit": ", ".join(unit)}
+        owner = None
+    stated["unit_type"] = stored_unit_type(section, stated, columns)
     named = [*columns, *([] if owner in {None, *columns} else [owner])]
     source = _source(section, given, public, named)
     return Table(name, source, given["path"] or (), columns, **stated)

@@ -148,6 +148,9 @@ class DatabaseTable:
     table: str
     schema: str = MAIN
 
+    def __str__(self) -> str:
+        return self.table if self.schema == MAIN else f"{self.schema}.{self.table}"
+
 
 @dataclass(frozen=True, slots=True)
 class External:
@@ -260,6 +263,29 @@ class Table:
     """Columns of a public table whose values, taken together, occur once."""
     through: Through | None = None
     """The way to the unit, where the table does not store it."""
+    together: tuple[tuple[str, Type], ...] = ()
+    """The columns that are the unit together, where several are: `unit` then lists their names.
+
+    Like `unit_type`, it is that of the table at the end of a way.
+    """
+
+    @property
+    def unit_types(self) -> tuple[Type, ...] | None:
+        """The types of units, of which one domain has the same; None where it is not said."""
+        if self.together:
+            return tuple(type_ for _, type_ in self.together)
+        return None if self.unit_type is None else (self.unit_type,)
+
+    @property
+    def owner(self) -> str | None:
+        """What the engine calls the column that says whose a row is.
+
+        Integers and texts stand as they are stored. Of other types, and of several columns,
+        there is one text for each unit, under a name that is no column's: so that every
+        operator, however it compares, tells units apart alike.
+        """
+        plain = self.unit_type is None or self.unit_type.kind in {Kind.INTEGER, Kind.TEXT}
+        return self.unit if plain and not self.together else f"unit:\n{self.unit}"
 
     @property
     def way(self) -> tuple[Table, ...]:

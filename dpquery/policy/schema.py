@@ -22,7 +22,7 @@ from dpquery.errors import listed
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.external import opened
 from dpquery.policy.files import as_parquet, is_database
-from dpquery.policy.footers import footer
+from dpquery.policy.footers import Footer, footer, seen
 from dpquery.policy.headers import fields_of
 from dpquery.policy.model import Csv, External, Files, Format, Json, Parquet, Table
 from dpquery.policy.snapshots import Unreadable
@@ -48,10 +48,10 @@ _READ: dict[int, tuple[pa.Schema, Schema]] = {}
 """What was made of schemas, by identity: a thousand files have one, and hashing it is slow."""
 
 
-def read_schema(file: Path) -> Schema:
+def read_schema(file: Path, look: Callable[[Path], Footer] = footer) -> Schema:
     """Read the schema of a Parquet file, or refuse what is none (DPQ601)."""
     with suppress(OSError):
-        found = footer(file).schema
+        found = look(file).schema
         if found is not None:
             same, known = _READ.get(id(found), (None, None))
             if known is None or same is not found:
@@ -66,6 +66,11 @@ def read_schema(file: Path) -> Schema:
         named = f'database = {written(file.name)} and table = "people"'
         remedy.append(f"with the name of its table, or in a policy: {named}")
     raise Unfit(what, "tables are read from Parquet files.", *remedy, code="DPQ601")
+
+
+def seen_schema(file: Path) -> Schema:
+    """Return the schema of a file as it was when its fingerprint was taken."""
+    return read_schema(file, seen)
 
 
 def read_header(file: Path, format_: Csv) -> Schema:
@@ -269,7 +274,8 @@ def _kinds(
 
 def _named(table: Table) -> Set[str]:
     """Return the columns that a policy names of a table, its unit among them."""
-    return {*table.columns} | ({table.unit} if table.unit is not None else set())
+    stored = table.unit is not None and not table.together
+    return {*table.columns} | ({table.unit or ""} if stored else set())
 
 
 def _format(table: Table) -> Format:
@@ -328,7 +334,7 @@ def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
     wanted = {name: column.type for name, column in table.columns.items()}
     if table.through is not None:
         wanted[table.through.column] = table.through.type
-    elif table.unit is not None:
+    elif table.unit is not None and not table.together:
         held = INTEGER if schema.types.get(table.unit) == INTEGER else TEXT
         wanted[table.unit] = table.unit_type or held
     return [

@@ -26,22 +26,26 @@ from dpquery.policy.model import Column, Table, Through
 from dpquery.policy.names import own_words, person, refers_to
 from dpquery.policy.values import ascii_folded, read_through
 
-UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT})
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DATE, Kind.DECIMAL})
 """Types whose values are equal exactly or not at all."""
 UNDECIDED = "?"
 """What a draft says in the place of what the owner alone knows."""
 
 
 def stored_unit_type(
-    section: Section, unit: str | None, declared: Type | None, columns: dict[str, Column]
+    section: Section, stated: Mapping[str, Any], columns: dict[str, Column]
 ) -> Type | None:
     """Return the type of the unit column of a table, where one is known.
 
     A column that is not listed is hidden from analysts; without a type it may hold integers or
     texts, which the first open verifies.
     """
-    if unit is None:
+    unit, declared = stated["unit"], stated["unit_type"]
+    if unit is None or ("together" in stated and declared is None):
         return None
+    if declared is not None and "together" in stated:
+        unfit = contradiction("is said of several columns", "each has its own.", "leave it out")
+        raise section.refuse("privacy_unit_type", unfit)
     if declared is not None:
         for column in columns:
             if ascii_folded(column) == ascii_folded(unit):
@@ -55,6 +59,29 @@ def stored_unit_type(
         return None
     key = "privacy_unit_column" if declared is None else "privacy_unit_type"
     return section.read(key, read_unit_type, unit, declared or columns[unit].type)
+
+
+def several(
+    section: Section, names: tuple[str, ...], columns: Mapping[str, Column]
+) -> tuple[tuple[str, Type], ...]:
+    """Return the columns that are the unit together: listed ones, that queries can equate."""
+    key = "privacy_unit_column"
+    for name in names:
+        if name not in columns:
+            near = nearest(name, columns)
+            what = f"names a column that is not listed: {name}"
+            why = "of a unit of several columns, all are listed, so that queries can name them."
+            here = f"columns here: {listed(columns, near)}"
+            raise section.refuse(key, contradiction(what, why, here))
+        if "," in name:
+            what, why = f"names a column with a comma: {name}", "their names are listed as one."
+            raise section.refuse(key, contradiction(what, why, "another name for the column"))
+        section.read(key, read_unit_type, name, columns[name].type)
+    if ascii_folded(", ".join(names)) in map(ascii_folded, columns):
+        what = f"is also the name of a column: {', '.join(names)}"
+        why = "queries name the unit so, and the column would be taken for it."
+        raise section.refuse(key, contradiction(what, why, "another name for the column"))
+    return tuple((name, columns[name].type) for name in names)
 
 
 def likely_units(types: Mapping[str, Type]) -> list[str]:
@@ -102,8 +129,8 @@ def read_unit_type(unit: str, type_: Type) -> Type:
     if type_.kind not in UNIT_KINDS:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
-        remedy = "name an integer or a text column"
-        raise contradiction(what, f"{why}for integers and texts.", remedy)
+        remedy = "name a column of integers, texts, dates or decimals"
+        raise contradiction(what, f"{why}for integers, texts, dates and decimals.", remedy)
     return type_
 
 
@@ -138,69 +165,92 @@ def _follow(
         found[name] = table
         return table
     stated = read_through(own.values["unit_through"])
-    other, columns = stated["table"], [*stated.values()][:3]
-
-    def refuse(what: str, why: str, *remedy: str) -> NoReturn:
-        raise own.refuse("unit_through", contradiction(what, why, *remedy))
-
-    if other not in tables:
-        near = nearest(other, tables) or next(iter(tables))
-        known = f"tables here: {listed(tables, near)}"
-        refuse(
-            f"leads to a table that the policy does not name: {other}",
-            "whose the rows are stands in another table of the policy.",
-            _line({**stated, "table": near}),
-            known,
-        )
     here = (*before, name)
-    if other in here:
-        circle = " -> ".join((*here[here.index(other) :], other))
-        refuse(
-            f"leads in a circle: {circle}",
-            "on the way a table has to say whose its rows are by a column of its own.",
-            'privacy_unit_column = "user_id"    in one of these tables',
-        )
-    if tables[other].public:
-        refuse(
-            f"leads through a public table: {other}",
-            "a public table holds nobody's rows, so it cannot say whose a row is.",
-            f"leave out public = true of {other}, and say whose its rows are",
-        )
-    target = _follow(other, section, tables, found, here)
-    if target.unit is None:
-        refuse(
-            f"leads to a table of which each row is a unit of its own: {other}",
-            "no column there says whose the rows are.",
-            f'privacy_unit_column = "user_id"    in [tables.{toml_key(other)}]',
-        )
-    unit = target.unit or ""
-    taken = [n for n in (*table.columns, columns[0]) if ascii_folded(n) == ascii_folded(unit)]
-    if taken:
-        refuse(
-            f"gives the table a unit {unit}, and it has a column of that name",
-            "queries name the unit so, and the column would be taken for it.",
-            f"privacy_unit_column = {written(taken[0])}    if the column holds the unit",
-            "or another name for the column, in the files",
-        )
-    if target.through is not None and ascii_folded(stated["key"]) == ascii_folded(unit):
-        refuse(
-            f"has a key that is called as the unit is: {unit}",
-            f"{other} does not store its unit, and the column would be taken for it.",
-            "another name for the column, in the files",
-        )
-    parting = table.parting
-    if parting is not None:
-        refuse(
-            f"stands beside parts: {parting.name}",
-            "parts share a budget by what one table's files say, and this reads several.",
-            f"leave out per_unit or parts of {parting.name}, or write the unit into the files",
-        )
+    _require_reachable(own, here, stated["table"], tables)
+    target = _follow(stated["table"], section, tables, found, here)
+    _require_unit(own, table, target, stated)
     type_ = _key_type(own, table, target, stated)
     there = {stated["key"]: Column(stated["key"], type_)}
     target = replace(target, columns=there, single=False)
     through = Through(stated["column"], target, stated["key"], type_)
-    found[name] = replace(table, unit=unit, unit_type=target.unit_type, through=through)
+    found[name] = replace(
+        table,
+        unit=target.unit,
+        unit_type=target.unit_type,
+        together=target.together,
+        through=through,
+    )
     return found[name]
+
+
+def _refuse(own: Section, what: str, why: str, *remedy: str) -> NoReturn:
+    raise own.refuse("unit_through", contradiction(what, why, *remedy))
+
+
+def _require_reachable(
+    own: Section, here: tuple[str, ...], other: str, tables: Mapping[str, Table]
+) -> None:
+    """Refuse a way to no table, to one that it came through, and to a public one."""
+    if other not in tables:
+        stated = read_through(own.values["unit_through"])
+        near = nearest(other, tables) or next(iter(tables))
+        _refuse(
+            own,
+            f"leads to a table that the policy does not name: {other}",
+            "whose the rows are stands in another table of the policy.",
+            _line({**stated, "table": near}),
+            f"tables here: {listed(tables, near)}",
+        )
+    if other in here:
+        _refuse(
+            own,
+            f"leads in a circle: {' -> '.join((*here[here.index(other) :], other))}",
+            "on the way a table has to say whose its rows are by a column of its own.",
+            'privacy_unit_column = "user_id"    in one of these tables',
+        )
+    if tables[other].public:
+        _refuse(
+            own,
+            f"leads through a public table: {other}",
+            "a public table holds nobody's rows, so it cannot say whose a row is.",
+            f"leave out public = true of {other}, and say whose its rows are",
+        )
+
+
+def _require_unit(own: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> None:
+    """Refuse a way that ends at no unit, or at one that queries could not tell from columns."""
+    if target.unit is None:
+        _refuse(
+            own,
+            f"leads to a table of which each row is a unit of its own: {target.name}",
+            "no column there says whose the rows are.",
+            f'privacy_unit_column = "user_id"    in [tables.{toml_key(target.name)}]',
+        )
+    unit = ascii_folded(target.unit)
+    taken = [n for n in (*table.columns, stated["column"]) if ascii_folded(n) == unit]
+    if taken:
+        _refuse(
+            own,
+            f"gives the table a unit {target.unit}, and it has a column of that name",
+            "queries name the unit so, and the column would be taken for it.",
+            f"privacy_unit_column = {written(taken[0])}    if the column holds the unit",
+            "or another name for the column, in the files",
+        )
+    if target.through is not None and ascii_folded(stated["key"]) == unit:
+        _refuse(
+            own,
+            f"has a key that is called as the unit is: {target.unit}",
+            f"{target.name} does not store its unit: the column would be taken for it.",
+            "another name for the column, in the files",
+        )
+    if table.parting is not None:
+        name = table.parting.name
+        _refuse(
+            own,
+            f"stands beside parts: {name}",
+            "parts share a budget by what one table's files say, and this reads several.",
+            f"leave out per_unit or parts of {name}, or write the unit into the files",
+        )
 
 
 def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> Type:
@@ -228,7 +278,7 @@ def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str
         unfit = contradiction(what, why, "write them with one type")
         raise section.refuse("unit_through", unfit)
     if known[0].kind not in UNIT_KINDS:
-        why = "keys are equal exactly or not at all: integers and texts."
+        why = "keys are equal exactly or not at all: integers, texts, dates, decimals."
         unfit = contradiction(f"has a key of type {known[0]}", why, "name other columns")
         raise section.refuse("unit_through", unfit)
     return known[0]
@@ -256,12 +306,13 @@ def require_one_domain(section: Section, tables: Mapping[str, Table], unit: str)
             line = TABLE["privacy_unit_column"].line
             what = "has rows that are units of their own"
             raise own.refuse(None, contradiction(what, why, line, "or public = true"))
-        if table.unit_type is None:
+        if table.unit_types is None:
             what = f"does not say of which type its unit is: {table.unit}"
             line = TABLE["privacy_unit_type"].line
             raise own.refuse("privacy_unit_column", contradiction(what, why, line))
-        if table.unit_type != first.unit_type:
-            types = f"{table.unit_type}, and that of {first.name} {first.unit_type}"
+        if table.unit_types != first.unit_types:
+            one, other = (" and ".join(map(str, t.unit_types or ())) for t in (table, first))
+            types = f"{one}, and that of {first.name} {other}"
             what = f"has another type than the unit of another table: {types}"
             remedy = "write the files with one type for the unit"
             raise own.refuse("privacy_unit_column", contradiction(what, why, remedy))

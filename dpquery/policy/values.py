@@ -40,6 +40,8 @@ DECIMAL_MAX = 18
 DOUBLE_MAX = Fraction(sys.float_info.max)
 TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
+UNIT_MAX = 8
+"""Columns that are a unit together."""
 PARTS_MAX = 255
 """Values of a column that parts a table: what each part has spent stands in every charge."""
 
@@ -232,6 +234,16 @@ def read_names(value: object) -> tuple[str, ...]:
     return names
 
 
+@reader(f"{read_name.takes}, or a list of several")
+def read_unit(value: object) -> str | tuple[str, ...]:
+    if not isinstance(value, list):
+        return read_name.read(value)
+    names = read_names.read(value)
+    if not 2 <= len(names) <= UNIT_MAX:
+        raise ValueError
+    return names
+
+
 _OF_A_WAY = ("column", "table", "key")
 
 
@@ -346,7 +358,8 @@ def _value(value: object, type_: Type) -> Value:
         case Kind.INTEGER | Kind.DOUBLE | Kind.DECIMAL if _is_number(value):
             found = _exact(value)
             if _holds(type_, found):
-                return found.numerator if type_.kind is Kind.INTEGER else found
+                whole = type_.kind is not Kind.DOUBLE and not type_.scale
+                return found.numerator if whole else found
         case Kind.TEXT if isinstance(value, str) and "\0" not in value:
             return value
         case Kind.BOOLEAN if isinstance(value, bool):

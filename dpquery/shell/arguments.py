@@ -5,6 +5,8 @@ Numbers stay text on their way to `connect`, which reads them exactly (I8).
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -74,11 +76,8 @@ def _query_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add(
-        "source",
-        metavar="SOURCE",
-        help="a policy (.toml), one's own Parquet file, or a glob in quotes",
-    )
+    said = "a policy (.toml), one's own file, folder or glob in quotes; several as NAME=FILE"
+    add("source", metavar="SOURCE", nargs="+", help=said)
     text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
@@ -87,14 +86,20 @@ def _query_parser() -> ArgumentParser:
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")
     add("-e", "--eps", metavar="E", help="what each statement may spend on plain aggregates")
-    add("--unit", metavar="COL", help="without a policy: the column of the privacy unit")
-    add("--rows-per-unit", choices=["1"], help="without a policy: each unit has one row")
+    of_tables: dict[str, Any] = {"action": "append", "type": _of_table}
+    unit = "without a policy: the column of the privacy unit, or TABLE=COL for each table"
+    add("--unit", **of_tables, metavar="COL", help=unit)
+    single = "without a policy: each unit has one row, or TABLE=1 where it has"
+    add("--rows-per-unit", action="append", type=_single, metavar="1", help=single)
     rows = "without a policy: at most K rows of a person count, or 'auto' to have K found"
-    add("--rows", metavar="K", help=rows)
+    add("--rows", **of_tables, metavar="K", help=f"{rows}; or TABLE=K")
     add("--bounds", action="append", type=_bounds, metavar="COL=LO:HI", help="may be repeated")
+    keys = "the groups that may appear; may be repeated; TABLE.COL too"
+    add("--keys", action="append", type=_keys, metavar="COL=A,B,C", help=keys)
+    public = "a file beside them that holds nobody's data, or NAME=FILE; may be repeated"
+    add("--public", action="append", metavar="FILE", help=public)
     add("--neighbours", choices=[str(relation) for relation in Neighbours])
-    kept = "without a policy: keep the ledger in a file, or at a postgresql:// URL"
-    add("--ledger", metavar="FILE", help=kept)
+    add("--ledger", metavar="FILE", help="without a policy: a file, or a postgresql:// URL")
     add("--intervals", action="store_true", help="n_low and n_high beside each noisy n (95 %%)")
     add("--format", choices=list(FORMATS), help="table, unless the name of OUT says another")
     add("-o", dest="out", metavar="OUT", help="write answers to a file, such as answers.csv")
@@ -106,9 +111,35 @@ def _query_parser() -> ArgumentParser:
 
 def asked(argv: Sequence[str]) -> Namespace:
     """Read the command line that asks a source."""
-    options = of_one_file(_query_parser(), "source", argv)
+    parser = _query_parser()
+    options = parser.parse_intermixed_args(argv)
+    first, *others = options.source
+    if others and not all(map(_named, options.source)):
+        raise UsageError(_of_several(parser.prog, first, others[0]))
+    options.source = _sources(options.source)
     options.format = options.format or _format_of(options.out)
     return options
+
+
+_NAMED = re.compile(r"(\w+)=(.+)", re.DOTALL)
+
+
+def _named(text: str) -> re.Match[str] | None:
+    """Return name and path of NAME=FILE; a path that is there may have such a name itself."""
+    return None if os.path.exists(text) else _NAMED.fullmatch(text)
+
+
+def _sources(texts: Sequence[str]) -> str | dict[str, str | list[str]]:
+    """Return one path, or the paths of tables by name: of a name that comes again, several."""
+    (first, *others), found = texts, dict[str, str | list[str]]()
+    if not others and _named(first) is None:
+        return first
+    for text in texts:
+        match = _named(text)
+        name, path = match.groups() if match else (PurePath(text).stem, text)
+        known = found.get(name, [])
+        found[name] = [*([known] if isinstance(known, str) else known), path] if known else path
+    return found
 
 
 def of_one_file(parser: ArgumentParser, name: str, argv: Sequence[str]) -> Namespace:
@@ -132,11 +163,24 @@ def _of_several(program: str, first: str, second: str) -> str:
     path = PurePath(first)
     glob = shlex.quote(str(path.parent / f"*{path.suffix}"))
     several = f"many files are one table by a glob in quotes: {program} {glob}"
-    several += "; to join two files write a policy, or in Python connect({...})"
+    if program == "dpquery":
+        several += "; two tables have names: dpquery a=a.parquet b=b.parquet"
     return f"one source is asked, and {second} is another; {several}"
 
 
-_PYTHON = {
+_OPTIONS = {
+    "unit": "--unit",
+    "rows_per_unit": "--rows-per-unit",
+    "max_rows_contributed": "--rows",
+}
+_PYTHON: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r'\b(unit|rows_per_unit|max_rows_contributed)=\{(?:\.\.\., )?"([^"]+)": ([^}]*)\}': (
+        lambda found: f"{_OPTIONS[found[1]]} {found[2]}={found[3]}"
+    ),
+    r'\bkeys=\{"([^"]+)": \[([^\]]*)\]\}': (
+        lambda found: f"--keys {found[1]}={found[2].replace(', ', ',').replace(chr(34), '')}"
+    ),
+    r'\bkeys\["([^"]+)"\]': r"--keys \1",
     r'dpquery\.connect\("([^"]+)", (.*)\)$': r"dpquery \1 \2",
     r'\bbounds=\{"?([^":{}]+)"?: \("?([^",]+)"?, "?([^")]+)"?\)\}': r"--bounds \1=\2:\3",
     r'\bbounds\["([^"]+)"\]': r"--bounds \1",
@@ -246,15 +290,61 @@ _NUMBERS = {("explain",): "?", ("policy", "init"): "+"}
 
 def connect_settings(options: Namespace) -> dict[str, Any]:
     """Return the arguments of `connect` that the command line states, and no others."""
-    names = ("analyst", "epsilon", "delta", "unit", "neighbours", "ledger")
+    names = ("analyst", "epsilon", "delta", "neighbours", "ledger")
     stated = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if options.rows_per_unit is not None:
-        stated["rows_per_unit"] = int(options.rows_per_unit)
-    if options.rows is not None:
-        stated["max_rows_contributed"] = options.rows
-    if options.bounds is not None:
-        stated["bounds"] = dict(options.bounds)
+    tables = list(options.source) if isinstance(options.source, dict) else []
+    for option, name in _OF_TABLES.items():
+        if (given := getattr(options, option)) is not None:
+            stated[name] = _by_table(given, tables, whole=option == "unit")
+    for name in ("bounds", "keys"):
+        if (given := getattr(options, name)) is not None:
+            stated[name] = dict(given)
+    if options.public is not None:
+        stated["public"] = _sources(options.public)
     return stated
+
+
+_OF_TABLES = {
+    "unit": "unit",
+    "rows_per_unit": "rows_per_unit",
+    "rows": "max_rows_contributed",
+}
+"""What may be said of one table or of all, and what `connect` calls it."""
+
+
+def _by_table(
+    given: Sequence[tuple[str, Any]], tables: Sequence[str], *, whole: bool
+) -> object:
+    """Return what was said of all tables, or of each; `whole` needs a word of every table."""
+    said = dict(given)
+    of_all = said.pop("", None)
+    if not said:
+        return of_all
+    rest = tables if whole or of_all is not None else ()
+    return {**dict.fromkeys(rest, of_all), **said}
+
+
+def _of_table(text: str) -> tuple[str, str]:
+    """Read VALUE, which is for all tables, or TABLE=VALUE."""
+    table, _, value = text.rpartition("=")
+    return table, value
+
+
+def _single(text: str) -> tuple[str, int]:
+    """Read 1, or TABLE=1: no other number is promised."""
+    table, value = _of_table(text)
+    if value != "1":
+        raise ArgumentTypeError(f"{text!r} is not 1; --rows K says that at most K rows count")
+    return table, 1
+
+
+def _keys(text: str) -> tuple[str, list[str]]:
+    """Read COL=A,B,C; a value with a comma in it stands in double quotes."""
+    column, equals, values = text.partition("=")
+    found = next(csv.reader([values], strict=True), [])
+    if not column or not equals or not found:
+        raise ArgumentTypeError(f"{text!r} is not COL=A,B,C, such as dept=eng,ops")
+    return column, found
 
 
 def _bounds(text: str) -> tuple[str, tuple[str, str]]:

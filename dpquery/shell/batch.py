@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Connect = Callable[..., AbstractContextManager["Session"]]
 
 
-def open_session(source: str, **settings: Any) -> AbstractContextManager[Session]:
+def open_session(source: Any, **settings: Any) -> AbstractContextManager[Session]:
     """Connect; the engine is loaded here and not before."""
     import dpquery
 

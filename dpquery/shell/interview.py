@@ -18,6 +18,7 @@ from dpquery.policy.document import Unfit, document_of, toml_text, written
 from dpquery.policy.draft import ColumnDraft, Draft, Line, Link, TableDraft
 from dpquery.policy.load import policy_of
 from dpquery.policy.values import read_name
+from dpquery.shell.arguments import UsageError
 
 Ask = Callable[[str], str]
 Say = Callable[[object], None]
@@ -115,7 +116,12 @@ class Interview:
             self._asked(question, self.draft.unit, self._name_unit)
         for table in _in_order(self.draft.tables):
             self.say(f"\n{table.name}: {', '.join(one.name for one in table.columns)}")
-            self._decide(table)
+            if table.columns:
+                self._decide(table)
+            else:
+                self.say("  is left out: it has no column that a policy can list")
+        if not self.decided:
+            raise UsageError("no table is left that a policy could have")
         self.say("")
         for key, question, usual in (
             ("epsilon", "Which epsilon may all answers together spend?", "1"),

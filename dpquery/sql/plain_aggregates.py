@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 from dpquery.functions.base import DPFunction
 from dpquery.sql.bind.from_clause import Context, Private
 from dpquery.sql.bind.groupings import groupings_in, is_distinct_alone, key_of
-from dpquery.sql.bind.joins.way_keys import keys_at
+from dpquery.sql.bind.joins.ties import NONE, Keys, enough, keys_at
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import unwrapped
@@ -27,7 +27,7 @@ def asks_units(context: Context, select: exp.Select, rows: Private) -> bool:
     """Return whether plain aggregates, or groups alone, are of rows of several units.
 
     Those by a key through which rows have their unit are of one unit each where IN compares
-    rows with them.
+    rows with them, and those by all columns that are the unit always.
     """
     scope, spans, around = rows.scope, context.spans, select.parent
     while isinstance(around, exp.Subquery):
@@ -35,11 +35,12 @@ def asks_units(context: Context, select: exp.Select, rows: Private) -> bool:
     among = isinstance(around, exp.In)
     plain = any(function_for(node) is not None for node in _aggregates(select))
     groups = select.args.get("group") is not None or is_distinct_alone(select)
-    keys = _keys(select, scope, spans)
-    return (plain or groups) and not any(
-        scope.owns(key) or (among and keys_at(key, rows, context.policy))
-        for key in map(unwrapped, keys)
-    )
+    if not plain and not groups:
+        return False
+    keys = [*map(unwrapped, _keys(select, scope, spans))]
+    held = NONE.union(*(keys_at(key, rows, context.policy) for key in keys))
+    tied = enough(Keys(key for key in held if among or not key.table))
+    return not tied and not any(map(scope.owns, keys))
 
 
 def make_calls(select: exp.Select, spans: Spans) -> None:

@@ -330,3 +330,16 @@ def test_rows_of_values_that_are_named_are_groups_also_of_kept_columns(tmp_path:
             for dept, age in (("eng", 30), ("ops", 30), ("hr", 40))
         ]
     assert answers == [wanted] * 3
+
+
+def test_listed_decimals_without_places_are_groups(tmp_path: Path):
+    table = pa.table({"code": pa.array([1, 1, 3], pa.decimal128(9, 0))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        '[budget]\nepsilon = 100000\n[tables.t]\npath = "t.parquet"\n'
+        '[tables.t.columns]\ncode = { type = "decimal(9,0)", keys = [1, 3, 7] }\n'
+    )
+    with dpquery.connect(policy) as session:
+        answer = session.sql("SELECT code, DP_COUNT(*, eps=1000) AS n FROM t GROUP BY code")
+    assert answer.rows == [(1, 2), (3, 1), (7, 0), (None, 0)]

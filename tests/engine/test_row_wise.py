@@ -9,7 +9,13 @@ import pytest
 
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import quoted, start, stored, unplain_columns
+from dpquery.engine.duckdb.connection import (
+    quoted,
+    schemas_in_file,
+    start,
+    stored,
+    unplain_columns,
+)
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Column, DatabaseTable, Table
@@ -233,3 +239,13 @@ def test_a_collation_goes_through_a_view(folder: Path):
     with start() as connection:
         connection.execute(f"ATTACH '{path}' AS {quoted(str(path))} (READ_ONLY)")
         assert unplain_columns(connection, table) == [("s", "has a collation")]
+
+
+def test_a_draft_has_the_tables_and_views_that_can_be_read(folder: Path):
+    path = made(folder, "SELECT i, lower(x) AS x FROM t", "SELECT DISTINCT i FROM t")
+    found = schemas_in_file(path)
+    read = {name for name, schema in found.items() if schema.types}
+    assert read == {("main", "n"), ("main", "t"), ("main", "v0"), ("other", "t")}
+    assert "s" in found["main", "t"].left_out, "a collation"
+    assert found["main", "v0"].types == {"i": INTEGER, "x": TEXT}
+    assert found["main", "v1"].left_out == {"i": "v1 drops rows that are equal"}

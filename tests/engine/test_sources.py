@@ -13,6 +13,7 @@ import pytest
 
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.duckdb.sources import rows_sql
+from dpquery.engine.files import fingerprint
 from dpquery.policy.files import find_files
 from dpquery.policy.model import Column, DatabaseTable, Files, Parquet, Table
 
@@ -43,6 +44,8 @@ def test_a_view_of_files_names_them_one_by_one(tmp_path: Path):
     assert f"read_parquet(['{tmp_path}/it''s.parquet', '{places[1]}'], " in text
     assert "union_by_name=false, hive_partitioning=false, filename=false" in text
     pq.write_table(pa.table({"i": [1]}), places[1])
+    assert "union_by_name=false" in rows_sql(table(*places, unit=None))
+    fingerprint(table(*places))  # which is taken before each scan
     assert "union_by_name=true" in rows_sql(table(*places, unit=None))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.core.types import Kind
+from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.engine.files import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
@@ -33,6 +34,9 @@ def read_rows(
     Raises:
         DataChanged: the table is not in Parquet files.
     """
+    if table.through is None and table.owner != table.unit:
+        yield from _coded_rows(table, names)
+        return
     if table.through is None:
         yield from _stored_rows(table, table.unit, names)
         return
@@ -47,6 +51,32 @@ def read_rows(
     for value, row in _stored_rows(table, table.through.column, names):
         for owner in owners.get(value, []):
             yield owner, row
+
+
+def _coded_rows(
+    table: Table, names: Sequence[str]
+) -> Iterator[tuple[Value, Mapping[str, Value]]]:
+    """Return rows whose unit is one text, of one column or of several."""
+    parts = table.together or ((table.unit, table.unit_type),)
+    read = {name: Column(name, type_, max_length=2**40) for name, type_ in parts}
+    raw = _stored_rows(replace(table, columns=read), None, [*read])
+    for (_, unit), (_, row) in zip(raw, _stored_rows(table, None, names), strict=True):
+        texts = [_text(unit[name], type_) for name, type_ in parts]
+        if None in texts:
+            code = None
+        elif table.together:
+            code = "".join(f"{len(one.encode())}:{one}" for one in texts)
+        else:
+            (code,) = texts
+        yield code, row
+
+
+def _text(value: Value, type_: Type) -> str | None:
+    if value is None or type_.kind in {Kind.TEXT, Kind.INTEGER}:
+        return None if value is None else str(value)
+    if type_.kind is Kind.DATE:
+        return (date(1970, 1, 1) + timedelta(value)).isoformat()
+    return str(decimal_value(int(value * 10**type_.scale), type_.scale))
 
 
 def _stored_rows(

@@ -251,10 +251,12 @@ def test_units_that_another_table_says_are_counted_by_their_claims(
     policy += f'[tables.i]\npath = "i.parquet"\n{way}\nmax_rows_contributed = 2\n'
     policy += f"[tables.i.columns]\n{keyed.format(', bounds = [0, 5]')}"
     rows = pa.table({"id": [1, 2], "k": [1, 2]}), pa.table({"k": [1, 1, 9]})
-    first, second = found(policy, t=rows[0], i=rows[1])
-    assert first[:2] == ("warning", "k")
-    assert second[:2] == ("note", "id")
-    assert second[2].startswith("1 units have 2 rows")
+    outside, unclaimed, told = found(policy, t=rows[0], i=rows[1])
+    assert "1 of 3 rows (33 %) are above the bounds" in outside[2]
+    nobodys = "1 of 3 rows (33 %) have a key that no unit claims: they are nobody's"
+    assert unclaimed == ("warning", "k", nobodys)
+    assert told[:2] == ("note", "id")
+    assert told[2].startswith("1 units have 2 rows")
 
 
 TYPES = st.one_of(
@@ -415,8 +417,9 @@ def test_rows_are_those_of_every_unit_that_claims_their_key(
         assert sorted(found.units.to_pylist()) == sorted(
             who for whose in expected for who in whose
         )
-        assert (found.rows, found.nobodys) == (len(expected), expected.count(set()))
-        assert found.several == sum(max(len(whose) - 1, 0) for whose in expected)
+        assert found.nulls + found.unclaimed == expected.count(set())
+        assert found.rows == len(expected)
+        assert found.shared == sum(len(whose) > 1 for whose in expected)
 
 
 def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Found]) -> None:
@@ -426,11 +429,14 @@ def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Fou
         "notes": pa.table({"about": [9]}),
     }
     told = found(WAYS.replace("budget.epsilon = 1", ""), **tables)
-    text = "2 of 4 rows have no unit: they never count; orders has no unit for their order"
-    assert ("warning", "order", text) in told
-    text = "1 times a row is another unit's as well, and counts for each"
-    assert ("note", "who", text) in told
-    text = "1 of 1 rows have no unit: they never count; items has no unit for their about"
+    share, nobodys = "1 of 4 rows (25 %)", "they are nobody's"
+    for text in (
+        f"{share} have no key: {nobodys}",
+        f"{share} have a key that no unit claims: {nobodys}",
+        f"{share} are claimed by several units: they count once for each",
+    ):
+        assert ("warning", "order", text) in told
+    text = f"1 of 1 rows (100 %) have a key that no unit claims: {nobodys}"
     assert ("warning", "about", text) in told
     tables["orders"] = pa.table({"id": [1, 1, 2], "whom": [7, 8, 7]})
     assert {severity for severity, _, _ in found(WAYS[19:], **tables)} == {"fault"}

@@ -77,8 +77,8 @@ def test_no_name_breaks_out_of_its_line(
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("a\n1\n")
-    for path in (tmp_path / "x.csv", tmp_path / "none.parquet", tmp_path):
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    for path in (tmp_path / "x.jsonl", tmp_path / "none.parquet", tmp_path):
         with pytest.raises(PolicyInvalid) as caught:
             draft(path)
         assert caught.value.code == "DPQ601"
@@ -90,7 +90,7 @@ def test_files_of_a_glob_are_one_table_or_none(
     write("a.parquet", pa.table({"id": pa.array([1], pa.int64()), "x": [1]}))
     write("b.parquet", pa.table({"x": [2], "id": pa.array([1], pa.int32()), "more": [1]}))
     (table,) = tomllib.loads(draft("*.parquet"))["tables"].values()
-    assert (table["path"], [*table["columns"]]) == ("*.parquet", ["id", "x"])
+    assert (table["path"], [*table["columns"]]) == ("*.parquet", ["id", "x", "more"])
     write("c.parquet", pa.table({"id": [1], "x": ["a"]}))
     with pytest.raises(PolicyInvalid, match="files that differ from a") as caught:
         draft("*.parquet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def schema_of(columns: str) -> Schema:
 
 def of_schemas(tables: Mapping[str, str]) -> str:
     """Draft a policy for a database of integers."""
-    found = {name: schema_of(columns) for name, columns in tables.items()}
+    found = {("main", name): schema_of(columns) for name, columns in tables.items()}
     return draft("a.duckdb", lambda _: found).text()
 
 
@@ -159,7 +160,8 @@ SCHEMAS = st.dictionaries(NAMES, TYPES, max_size=4).map(
 
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=4))
 def test_every_draft_is_toml_that_names_what_was_found_and_decides_nothing(schemas):
-    text = draft("a.duckdb", lambda _: schemas).text()
+    found = {("main", name): schema for name, schema in schemas.items()}
+    text = draft("a.duckdb", lambda _: found).text()
     values = tomllib.loads(text)
     assert [table["table"] for table in values["tables"].values()] == [*schemas]
     columns = [{*table["columns"]} for table in values["tables"].values()]
@@ -168,7 +170,8 @@ def test_every_draft_is_toml_that_names_what_was_found_and_decides_nothing(schem
         values["privacy"].get("unit"),
         *(table.get("privacy_unit_column") for table in values["tables"].values()),
     ]
-    assert not any("bounds" in one or "keys" in one for c in columns for one in c)
+    said = [one for table in values["tables"].values() for one in table["columns"].values()]
+    assert all(one.keys() == {"type"} for one in said)
 
 
 def test_a_public_table_has_to_be_decided(here: Path):
@@ -283,9 +286,31 @@ def test_folders_that_are_named_as_values_are_one_table():
         for month in (1, 2):
             write(f"lake/visits/year={year}/month={month}/a.parquet", "person_id")
     text = draft("lake", schemas_of).text()
-    assert tables_of(text)["visits"]["path"] == "lake/visits/**/*.parquet"
-    assert '# "year" stands in names of folders, which are not read' in text
-    assert '# "month" stands' in text
+    table = tables_of(text)["visits"]
+    assert table["path"] == "lake/visits"
+    assert table["columns"] == {
+        "person_id": {"type": "integer"},
+        "month": {"type": "text"},
+        "year": {"type": "text"},
+    }
+    assert text.count("or another type, if all its values are") == 2
+
+
+def test_lines_and_folders_are_texts_until_their_owner_says_more(here: Path):
+    write("data/visits/year=2024/a.parquet", "person_id")
+    Path("data/people.csv").write_text("person_id,age\n1,30\n")
+    text = draft("data", schemas_of).text().replace('unit = "?"', 'unit = "person"')
+    Path("policy.toml").write_text(text)
+    with pytest.raises(PolicyInvalid, match="another type than the unit of another table"):
+        load_policy("policy.toml")
+    typed = re.sub(
+        r'^(person_id|age|year) = .*?"text"', r'\1 = { type = "integer"', text, flags=re.M
+    )
+    Path("policy.toml").write_text(typed)
+    with dpquery.connect("policy.toml") as session:
+        for call in ("SUM(age, bounds=[0, 99], ", "COUNT(*, "):
+            table = "people" if "age" in call else "visits WHERE year = 2024"
+            session.sql(f"SELECT DP_{call}eps=0.1, max_rows_contributed=1) FROM {table}")
 
 
 def test_files_on_one_command_line_are_told_apart_as_in_a_folder():
@@ -302,19 +327,23 @@ def test_files_on_one_command_line_are_told_apart_as_in_a_folder():
 def test_what_cannot_be_read_in_a_folder_is_told():
     write("shop/people.parquet", "person_id")
     write("shop/lake/x.parquet", "person_id")
-    Path("shop/lake/_delta_log").mkdir()
+    Path("shop/lake/.hoodie").mkdir()
     Path("shop/regions.csv").write_text("region\nnorth\n")
+    Path("shop/seen.jsonl").write_text("{}\n")
     Path("shop/broken.parquet").write_text("nothing")
     text = draft("shop", schemas_of).text()
-    assert [*tables_of(text)] == ["people"]
-    assert "# shop/lake/x.parquet is left out: it names files of a Delta Lake table" in text
+    found = tables_of(text)
+    assert [*found] == ["people", "regions"]
+    assert found["regions"]["columns"] == {"region": {"type": "text"}}
+    assert "# shop/lake/x.parquet is left out: it names files of a Hudi table" in text
     assert "# shop/broken.parquet is left out: it names a file that is not readable" in text
-    assert "# shop/regions.csv is left out: only public tables can name it as it is" in text
-    Path("shop/people.parquet").unlink()
+    assert "# shop/seen.jsonl is left out: it names a file that does not say" in text
+    for name in ("people.parquet", "regions.csv"):
+        Path("shop", name).unlink()
     with pytest.raises(PolicyInvalid, match="not readable"):
         draft("shop", schemas_of)
     Path("empty").mkdir()
-    with pytest.raises(PolicyInvalid, match="a folder without Parquet or DuckDB files"):
+    with pytest.raises(PolicyInvalid, match="a folder without Parquet, CSV or DuckDB files"):
         draft("empty", schemas_of)
 
 
@@ -323,10 +352,15 @@ def test_tables_of_a_duckdb_file_are_drafted_from_its_catalogue_alone():
     with duckdb.connect("shop.duckdb") as database:
         database.execute("CREATE TABLE users (user_id BIGINT, kin TEXT COLLATE NOCASE, b BLOB)")
         database.execute("CREATE TABLE orders (order_id BIGINT, user_id BIGINT, d INTERVAL)")
-        database.execute("CREATE VIEW seen AS SELECT 1 AS user_id")
+        database.execute("CREATE VIEW adults AS SELECT user_id FROM users WHERE user_id > 9")
+        database.execute("CREATE VIEW drawn AS SELECT user_id, random() AS x FROM users")
+        database.execute("CREATE SCHEMA web; CREATE TABLE web.hits (user_id BIGINT)")
     text = draft("shop.duckdb", schemas_of).text()
     found = tables_of(text)
-    assert [*found] == ["orders", "users"]
+    assert [*found] == ["adults", "drawn", "orders", "users", "hits"]
+    assert found["adults"]["columns"].keys() == {"user_id"}
+    assert not found["drawn"]["columns"]
+    assert (found["hits"]["schema"], found["hits"]["table"]) == ("web", "hits")
     assert found["users"]["database"] == "shop.duckdb"
     assert [*found["users"]["columns"]] == ["user_id"]
     assert '# "kin" is left out: has a collation' in text

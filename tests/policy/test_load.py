@@ -272,7 +272,8 @@ CASES = [
     column('type = "text", keys = ["a", "b", "a"]', "keys"),
     column('type = "text", keys = ["a", 1]', "keys"),
     column('type = "text", keys = ["abc"], max_length = 2', "keys"),
-    column('type = "double", keys = [1, 1.0]', "keys"),
+    column('type = "decimal(9,2)", keys = [1, 1.0]', "keys"),
+    column('type = "double", keys = [1, 2]', "keys", "DPQ607", 'type = "integer"'),
     column('type = "integer", keys = [1], bounds = [2, 3]', "keys"),
     column('type = "boolean", keys = [1]', "keys"),
     # description

@@ -19,6 +19,7 @@ import pytest
 from dpquery.engine.files import schemas_of
 from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
+from dpquery.shell.arguments import UsageError
 from dpquery.shell.interview import Interview
 from dpquery.shell.main import main
 
@@ -137,6 +138,15 @@ def test_nothing_is_usual_where_only_the_owner_knows():
     assert "privacy_unit_column" not in table
     assert [*table["columns"]] == ["x"]
     assert "  without columns nothing could be asked of bare" in owner.said
+
+
+def test_a_table_without_columns_is_left_out():
+    pq.write_table(pa.schema({"x": pa.binary()}).empty_table(), "blobs.parquet")
+    owner = Answers("", "n", "", "", "in", "in", "in", "in", "", "")
+    assert [*held(owner, "blobs.parquet", "staff.parquet")["tables"]] == ["staff"]
+    assert "  is left out: it has no column that a policy can list" in owner.said
+    with pytest.raises(UsageError, match="no table is left"):
+        held(Answers(), "blobs.parquet")
 
 
 def test_a_public_table_has_no_columns_to_decide():

@@ -87,7 +87,7 @@ def test_explain_knows_no_other_codes(run):
             ["policy.toml", "SELECT 1"],
             "write -c before the query: dpquery policy.toml -c 'SELECT",
         ),
-        (["a.parquet", "b.parquet"], "to join two files write a policy, or in Python connect("),
+        (["a.parquet", "b.parquet"], "two tables have names: dpquery a=a.parquet b=b.parquet"),
         (["ledger", "show", "my.ledger"], '--ledger my.ledger -c "SHOW LEDGER"'),
         (["demo", "now"], "unrecognized arguments"),
     ],

@@ -87,7 +87,7 @@ class Place(Values):
     @property
     def unit(self) -> str:
         """Write the unit column, or what stands in its place."""
-        return self.owner if self.held else quoted(self.table.unit or "")
+        return self.owner if self.held else quoted(self.table.owner or "")
 
     def held_in(self, name: str, names: Set[str]) -> Place:
         """Return the place where some of it is held for a scan."""
@@ -119,7 +119,7 @@ class Place(Values):
 
     def counted(self, scan: TableScan) -> list[str]:
         """Write which rows of the files count: those of a unit, and of its first parts."""
-        unit, part = quoted(self.table.unit or ""), scan.part
+        unit, part = quoted(self.table.owner or ""), scan.part
         owned = f"{unit} IS NOT NULL"
         if part is None:
             return [owned]
@@ -460,7 +460,7 @@ def _integers(
     return [
         ordinal(v) if isinstance(v, date) else int(v)
         for v in values
-        if isinstance(v, int | date)
+        if isinstance(v, int | Fraction | date)
     ]
 
 

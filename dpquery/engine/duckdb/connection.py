@@ -212,10 +212,18 @@ def unplain_columns(
         return []
     plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")
     why = _UNRESOLVED if plan is None else why_not(plan, str(source.database))
-    if plan is None or why is not None:
-        return [("*", f"{source.table} {why}")]
-    shown = zip(names, types_of(plan), strict=True)
-    return [(name, "has a collation") for name, type_ in shown if collated(type_)]
+    if plan is not None and why is None:
+        shown = zip(names, types_of(plan), strict=True)
+        return [(name, "has a collation") for name, type_ in shown if collated(type_)]
+    alone = [
+        (name, plan_of(connection, f"SELECT {quoted(name)} FROM {origin}")) for name in names
+    ]
+    found = [
+        (name, f"{source.table} {one}")
+        for name, by_itself in alone
+        if by_itself is not None and (one := why_not(by_itself, str(source.database)))
+    ]
+    return found if 0 < len(found) < len(names) else [("*", f"{source.table} {why}")]
 
 
 def duckdb_name(type_: Type) -> str:
@@ -243,8 +251,11 @@ _NAMED = """
 
 
 _TABLES = """
-    SELECT table_name FROM duckdb_tables()
-    WHERE database_name = $1 AND schema_name = 'main' ORDER BY table_name
+    SELECT schema_name, table_name FROM duckdb_tables()
+    WHERE database_name = $1 AND NOT internal
+    UNION ALL
+    SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal
+    ORDER BY ALL
 """
 
 
@@ -263,8 +274,8 @@ def misfits_in_file(table: Table) -> list[Misfit]:
             return [Misfit(None, f"{source.database.name} {why}")]
 
 
-def schemas_in_file(database: Path) -> dict[str, Schema]:
-    """Return the tables of a DuckDB file, by name, with what of each a policy can declare."""
+def schemas_in_file(database: Path) -> dict[tuple[str, str], Schema]:
+    """Return what of the tables and views of a DuckDB file a policy can declare, by name."""
     if database.with_name(f"{database.name}.wal").exists():
         what = f"names a DuckDB file with changes beside it: {written(str(database))}"
         why = "to open it would be to read these, and they are rows."
@@ -275,8 +286,10 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             connection.execute(
                 f"ATTACH {text(str(database))} AS {quoted(str(database))} (READ_ONLY)"
             )
+            lock(connection, [database])  # a view may name any file
             named = connection.execute(_TABLES, [str(database)]).fetchall()
-            return {name: _plain_schema(connection, database, name) for (name,) in named}
+            tables = [DatabaseTable(database, name, schema) for schema, name in named]
+            return {(one.schema, one.table): _plain_schema(connection, one) for one in tables}
         except duckdb.Error:
             what = f"names no DuckDB file that can be opened: {written(str(database))}"
             why = "it is of another kind, is not there, or another program writes to it."
@@ -285,17 +298,18 @@ def schemas_in_file(database: Path) -> dict[str, Schema]:
             ) from None
 
 
-def _plain_schema(connection: duckdb.DuckDBPyConnection, database: Path, name: str) -> Schema:
+def _plain_schema(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) -> Schema:
     """Return the columns of a stored table, without those that are more than values."""
-    source = DatabaseTable(database, name)
-    schema = database_schema(connection, stored(source))
+    try:
+        schema = database_schema(connection, stored(source))
+    except duckdb.Error:  # a view of what is no longer there
+        return Schema({}, written={"*": _UNRESOLVED})
     columns = {one: Column(one, type_) for one, type_ in schema.types.items()}
-    unplain = dict(unplain_columns(connection, Table(name, source, (), columns)))
-    types = {
-        one: type_
-        for one, type_ in schema.types.items()
-        if one not in unplain and read_name.fits(one)
-    }
+    unplain = dict(unplain_columns(connection, Table(source.table, source, (), columns)))
+    if (why := unplain.get("*")) is not None:
+        unplain = dict.fromkeys(schema.written, why)
+    fits = {n: type_ for n, type_ in schema.types.items() if read_name.fits(n)}
+    types = {name: type_ for name, type_ in fits.items() if name not in unplain}
     return Schema(types, unplain, schema.written)
 
 

@@ -255,7 +255,7 @@ class DuckDBEngine:
         self, connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint
     ) -> None:
         """Count the units of all rows, unless that was done for this state by any session."""
-        unit = quoted(table.unit or "")
+        unit = quoted(table.owner or "")
         different = f"SELECT count({unit}) = count(DISTINCT {unit}) FROM ({rows_sql(table)})"
         claim = claim_of(different, table, state)
         if claim is not None and self._watch.is_proven(claim):

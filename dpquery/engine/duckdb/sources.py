@@ -41,7 +41,7 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.schema import Misfit, file_misfits, read_header, read_schema
+from dpquery.policy.schema import Misfit, file_misfits, read_header, seen_schema
 from dpquery.policy.snapshots import Unreadable
 
 
@@ -110,6 +110,8 @@ def _copied(table: Table) -> str:
 
 def _names(table: Table) -> list[str]:
     owner = table.unit if table.through is None else table.through.column
+    if table.together and table.through is None:
+        owner = None
     return [*dict.fromkeys([*table.columns, *([] if owner is None else [owner])])]
 
 
@@ -121,9 +123,11 @@ def rows_sql(table: Table) -> str:
     the files have.
     """
     own, through = own_rows_sql(table), table.through
+    unit = quoted(table.owner or "")
     if through is None:
-        return own
-    key, unit = quoted(through.key), quoted(table.unit or "")
+        coded = table.owner != table.unit
+        return f"SELECT *, {unit_code(table)} AS {unit} FROM ({own})" if coded else own
+    key = quoted(through.key)
     claims = (
         f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
         f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
@@ -135,6 +139,27 @@ def rows_sql(table: Table) -> str:
     )
 
 
+def unit_code(table: Table) -> str:
+    """Write one text for each unit: of several columns, each with its length before it.
+
+    Values are cast to the declared type first, which holds all that the files can have: so
+    that one value has one text, whatever scale a decimal was stored at. Equal texts are equal
+    units: DuckDB writes different values of a type in different ways, and where a length
+    stands before each text, none can be taken for the end of another. NULL in any column is no
+    unit. Above a scan there is the text alone, so that joins, groups, windows and hashes tell
+    units apart alike.
+    """
+    if not table.together:
+        assert table.unit is not None and table.unit_type is not None  # noqa: S101, PT018
+        return _written(table.unit, table.unit_type)
+    each = (_written(name, type_) for name, type_ in table.together)
+    return " || ".join(f"CAST(strlen({one}) AS VARCHAR) || ':' || {one}" for one in each)
+
+
+def _written(name: str, type_: Type) -> str:
+    return cast(cast(quoted(name), duckdb_name(type_)), "VARCHAR")
+
+
 def own_rows_sql(table: Table) -> str:
     """Write what a table's own source holds: the columns that the policy names.
 
@@ -143,7 +168,7 @@ def own_rows_sql(table: Table) -> str:
     types = {column.name: column.type for column in table.columns.values()}
     if table.through is not None:
         types[table.through.column] = table.through.type
-    elif table.unit is not None:
+    elif table.unit is not None and not table.together:
         types.setdefault(table.unit, table.unit_type or TEXT)
     columns = ", ".join(map(quoted, types)) or "1 AS one"
     match table.source:
@@ -178,7 +203,7 @@ def _rows_of_parquet(
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Where all have one schema, the first says it, and no other
     # has to be opened to know what the columns are.
-    kinds = {id(schema): schema for schema in map(read_schema, paths)}.values()
+    kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
     folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
     columns = ", ".join(
         _of_folder(name, type_) if name in folders else quoted(name)
@@ -218,6 +243,8 @@ def _own_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Mi
     match table.source:
         case DatabaseTable():
             return stored_misfits(connection, table)
+        case Files(format=Parquet()):
+            return file_misfits(table, seen_schema)
         case Files() | External():
             return file_misfits(table)
         case Frame():  # its own schema is the policy

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from dpquery import rowfunctions
-from dpquery.core.types import EPOCH, INTEGER, Kind, Type
+from dpquery.core.types import EPOCH, INTEGER, TEXT, Kind, Type
 from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
@@ -170,7 +170,7 @@ def _sources(sql: ScanSQL, held: str | None) -> dict[str, str]:
     joins = (node for node in walk(sql.scan.relation) if isinstance(node, PublicJoin))
     found = {sql.publics[join.table]: "" for join in joins}
     for place in sql.places.values():
-        unit = "" if place.held else place.table.unit or ""
+        unit = "" if place.held else place.table.owner or ""
         found[place.source if place.held else view_name(place.table)] = (
             unit  # of what is held, rows without a unit were dropped
         )
@@ -306,8 +306,8 @@ class Rehearsal:
         key = table.name, unit
         if key not in self._made:
             types = {column.name: column.type for column in table.columns.values()}
-            if table.unit is not None:
-                types.setdefault(table.unit, unit)
+            if table.owner is not None:
+                types.setdefault(table.owner, unit)
             columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())
             name = self._made[key] = f"empty{len(self._made)}"
             made = f"CREATE TABLE {name} ({columns or 'one INTEGER'})"
@@ -324,6 +324,8 @@ class Rehearsal:
 
 def _unit_type(tables: Sequence[Table]) -> Type:
     """Return the type of the units that tables share; where none declares it, any will do."""
+    if any(table.owner != table.unit for table in tables):
+        return TEXT
     columns = (table.columns.get(table.unit or "") for table in tables)
     known = [*(c.type for c in columns if c is not None), *(t.unit_type for t in tables)]
     return next((type_ for type_ in known if type_ is not None), INTEGER)

@@ -197,8 +197,9 @@ class Context(ABC):
     def table(self, table: Table, span: Span) -> Derived:
         """Read a private table of the policy anew."""
         number = self.numbers()
+        units = {table.unit, *(() if table.through else dict(table.together))}
         columns = {
-            c.name: column_ref(c, number, span, is_unit=c.name == table.unit)
+            c.name: column_ref(c, number, span, is_unit=c.name in units)
             for c in table.columns.values()
         }
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})

@@ -216,6 +216,14 @@ class Scope:
         shown = [member for member in found if name in member.named]  # others only know of it
         return [member.alias for member in shown or found]
 
+    def one_unit_at(self, node: exp.Expr) -> list[str]:
+        """Return the relations of which one privacy unit is named, by their aliases.
+
+        Several that only know of a unit of the name, and have no such column, have one unit.
+        """
+        found = self.owners_at(node)
+        return [] if len(found) > 1 and self.knows(node.name) else found
+
     def holders_of(self, node: exp.Expr) -> list[Expr]:
         """Return what a node stands for that names a column: of several relations, each."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):

@@ -35,7 +35,7 @@ from dpquery.sql.bind.from_clause import (
 from dpquery.sql.bind.groupings import finds_keys
 from dpquery.sql.bind.groups import Keys
 from dpquery.sql.bind.joins.semi_joins import chosen, refuse_results_in_where, said_of
-from dpquery.sql.bind.joins.unit_joins import Item, bind_from, same_units
+from dpquery.sql.bind.joins.unit_joins import Item, bind_from
 from dpquery.sql.bind.pivot import RELEASED, Pivot
 from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.scope import fold, is_call, written_name
@@ -74,7 +74,7 @@ from dpquery.sql.postprocess.values import (
 )
 from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
-from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice
+from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice, same_units
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 
 MOST_DERIVED = 8
@@ -529,8 +529,7 @@ class Statement(Opener):
         clauses = any(node.args.get(slot) for slot in ("order", "limit", "offset"))
         if clauses or len(arms) < 2:
             self._not_understood(node)
-        left, right = arms
-        same_units(self, left.relation, right.relation, self.spans.of(node))
+        same_units(self, arms[0].relation, arms[1].relation, self.spans.of(node))
         return combined_rows(self, node, arms)
 
     def _not_understood(self, node: exp.Expr) -> NoReturn:

@@ -28,8 +28,8 @@ from dpquery.sql.bind.from_clause import (
 )
 from dpquery.sql.bind.groupings import key_of, refuse_sets
 from dpquery.sql.bind.joins.semi_joins import null_safe
+from dpquery.sql.bind.joins.ties import enough, keys_at, keys_held
 from dpquery.sql.bind.joins.unit_joins import semi_join
-from dpquery.sql.bind.joins.way_keys import keys_at, keys_held
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.bind.unit_rows import (
@@ -184,7 +184,7 @@ def _distinct(context: Context, select: exp.Select, found: Derived) -> Derived:
         span = context.spans.of(node)
         raise outside("DISTINCT ON", span, "not understood", "SELECT DISTINCT")
     keyed = (keys_held(expr, found.relation, context.policy) for expr in found.columns.values())
-    if not found.owners and not any(keyed):
+    if not found.owners and not enough(*keyed):
         refuse_without_unit(context, context.spans.of(select.expressions[0]), "DISTINCT", found)
     return _distinct_rows(context, context.spans.of(select), found)
 
@@ -204,10 +204,9 @@ def _per_unit(context: Context, select: exp.Select, rows: Private) -> Derived:
     """Bind GROUP BY with the unit: order-free aggregates of each unit's rows."""
     nodes = _group_nodes(context, select, rows.scope)
     bound = PerUnitRows(context, rows, context.spans.of(select))
-    if not any(
-        rows.scope.owns(unwrapped(node)) or keys_at(unwrapped(node), rows, context.policy)
-        for node in nodes
-    ):
+    inner = [*map(unwrapped, nodes)]
+    tied = enough(*(keys_at(node, rows, context.policy) for node in inner))
+    if not tied and not any(map(rows.scope.owns, inner)):
         first = next((n for n in _own_nodes(select) if is_exact_aggregate(n)), select)
         refuse_group(context, first, nodes, bound.base)
     for node in nodes:

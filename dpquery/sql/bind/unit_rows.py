@@ -45,6 +45,7 @@ from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import implied, nulls_of
 from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
+from dpquery.sql.bind.joins.ties import enough, keys_at
 from dpquery.sql.bind.scope import Scope, fold, is_query, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import outside
@@ -89,8 +90,16 @@ class PerUnitRows(Conditions):
         """Bind a grouping expression; one that is written twice is one column."""
         expr = self.base.bind(node)
         key = self._keys.setdefault(expr, Output(f"x{len(self._keys)}", expr))
-        if self.scope.owns(unwrapped(node)):
+        if self.scope.owns(unwrapped(node)) or self._is_part(unwrapped(node), expr):
             self._units.add(key.name)
+
+    def _is_part(self, node: exp.Expr, expr: Expr) -> bool:
+        """Return whether a key is a part of the unit, and so the same in all rows of a unit.
+
+        Where it can be missing, as after an outer join, it is that, or NULL.
+        """
+        held = keys_at(node, Private(self.source, self.scope), self.context.policy)
+        return nulls_of(expr) is Nulls.NEVER and any(not one.table for one in held)
 
     @property
     def relation(self) -> PerUnit:
@@ -389,7 +398,9 @@ class WindowRows(Conditions):
         rows = Conditions(self.scope, self.spans, self.context)
         keys = node.args.get("partition_by") or []
         others = [key for key in keys if not self.scope.owns(unwrapped(key))]
-        if len(others) == len(keys):
+        whole, policy = Private(self.source, self.scope), self.context.policy
+        tied = enough(*(keys_at(unwrapped(key), whole, policy) for key in others))
+        if len(others) == len(keys) and not tied:
             self._refuse_partition(node)
         if node.args.get("spec") is not None:
             self._refuse_frame(node)

@@ -12,6 +12,7 @@ from dpquery.core.source import Source, Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT
+from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.expressions import Conditions, operand
@@ -99,6 +100,18 @@ def refuse_units(span: Span, label: str) -> NoReturn:
             "write both files with one type for the unit's column",
         ),
     )
+
+
+def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
+    """Refuse to compare units of different domains."""
+    one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
+    if one.unit is None or other.unit is None:
+        whose = one if one.unit is None else other
+        refuse_units(span, f"each row of {whose.name} is a unit of its own")
+    if context.policy.unit is None and fold(one.unit) != fold(other.unit):
+        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
+    if one.unit_types is None or one.unit_types != other.unit_types:
+        refuse_units(span, f"{one.unit} is not declared with one type in both tables")
 
 
 def refuse_off_unit(

@@ -57,8 +57,8 @@ from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins.public_joins import all_of
 from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together
-from dpquery.sql.bind.joins.unit_joins import most_pairs, same_units, semi_join
-from dpquery.sql.bind.joins.way_keys import Key, keys_at, keys_held
+from dpquery.sql.bind.joins.ties import NONE, Keys, enough, keys_at, keys_held
+from dpquery.sql.bind.joins.unit_joins import most_pairs, semi_join
 from dpquery.sql.bind.row_lists import require_of_rows
 from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name
 from dpquery.sql.bind.typed import case, nothing
@@ -66,6 +66,7 @@ from dpquery.sql.bind.unit_rows import LookedUp, aggregate_ref
 from dpquery.sql.parse.lists import list_of
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.suggest.joins import same_units
 from dpquery.sql.suggest.queries import parted
 
 
@@ -181,19 +182,20 @@ class _Subqueries(PublicSubqueries):
             return None
         items = [node.args["from_"], *(node.args.get("joins") or [])]
         own = {fold(item.this.alias_or_name) for item in items}
-        tied = any(
-            isinstance(one, exp.EQ)
-            and any(
-                isinstance(side, exp.Column)
-                and fold(side.table) not in {"", *own}
-                and (self.scope.owns(side) or self._keys(side))
-                for side in map(unwrapped, (one.this, one.expression))
-            )
+        sides = [
+            side
             for one in conjuncts(where.this)
-        )
-        return node if tied else None
+            if isinstance(one, exp.EQ)
+            for side in map(unwrapped, (one.this, one.expression))
+            if isinstance(side, exp.Column) and fold(side.table) not in {"", *own}
+        ]
+        return node if self._speak_of_unit(sides) else None
 
-    def _keys(self, node: exp.Expr) -> frozenset[Key]:
+    def _speak_of_unit(self, nodes: Sequence[exp.Expr]) -> bool:
+        """Return whether the unit outside is among some values, or what ties rows to it."""
+        return any(map(self.scope.owns, nodes)) or enough(*map(self._keys, nodes))
+
+    def _keys(self, node: exp.Expr) -> Keys:
         """Return the keys of which a column outside holds values, by which rows have units."""
         return keys_at(unwrapped(node), self.rows, self.context.policy)
 
@@ -314,7 +316,7 @@ class _Subqueries(PublicSubqueries):
     def _speaks_of_unit(self, node: exp.In) -> bool:
         given = unwrapped(node.this)
         values = given.expressions if isinstance(given, exp.Tuple) else [given]
-        return any(self.scope.owns(unwrapped(value)) or self._keys(value) for value in values)
+        return self._speak_of_unit([*map(unwrapped, values)])
 
     def _value(self, select: exp.Select, span: Span) -> Expr:
         """Return the one value that a subquery has for the unit of a row."""
@@ -353,7 +355,7 @@ class _Subqueries(PublicSubqueries):
             keys, policy = self._keys(given), self.context.policy
             if keys and len(query.columns) == 1:
                 (only,) = query.columns.values()
-                if keys & keys_held(only, query.relation, policy):
+                if enough(keys & keys_held(only, query.relation, policy)):
                     return [(Conditions(self.scope, self.spans).bind(given), only)]
             shown = {*map(fold, query.columns), *query.owners}
             if not self.scope.owns(given) or len(shown) != 1 or shown - query.owners:
@@ -361,16 +363,20 @@ class _Subqueries(PublicSubqueries):
             return []
         names = [] if select is None else [fold(i.alias_or_name) for i in select.expressions]
         known, columns = {*map(fold, query.columns)}, iter(query.columns.values())
-        rows, tied = Conditions(self.scope, self.spans, self.context), False
+        rows, tied = Conditions(self.scope, self.spans, self.context), 0
         found: list[tuple[Expr, Expr]] = []
+        keys = NONE
         for name, value in zip(names, given.expressions, strict=False):
             own = name in query.owners
             column = next(columns, None) if name in known or not own else None
             if own and self.scope.owns(unwrapped(value)):
-                tied = True
+                tied = 1
             elif column is not None:
+                held = keys_held(column, query.relation, self.context.policy)
+                keys |= self._keys(value) & held
                 found.append((rows.bind(value), column))
-        if not tied or len(found) + 1 != len(given.expressions) != len(names):
+        tying = tied or enough(keys)
+        if not tying or len(found) + tied != len(given.expressions) != len(names):
             self._refuse_off_unit(node, query)
         return found
 
@@ -402,8 +408,8 @@ class _Subqueries(PublicSubqueries):
         both = Conditions(inside(own, self.scope), self.spans, self.context)
         conditions = conjuncts(None if where is None else where.this)
         others = [one for one in conditions if not _ties(one, own, self.scope)]
-        if len(others) == len(conditions) and not any(
-            self._ties_keys(one, inner) for one in conditions
+        if len(others) == len(conditions) and not enough(
+            *(self._tying(one, inner) for one in conditions)
         ):
             self._refuse(span, unit, self._with_tie(span, select, own))
         asked = [one for one in others if _speaks_of(one, own, self.scope)]
@@ -412,15 +418,17 @@ class _Subqueries(PublicSubqueries):
             inner = filtered(self.context, inner, exp.Where(this=together(rest)))
         return inner, list(map(both.condition, asked)), both
 
-    def _ties_keys(self, node: exp.Expr, inner: Private) -> bool:
-        """Return whether a condition equates a key inside and outside, which is asked too."""
+    def _tying(self, node: exp.Expr, inner: Private) -> Keys:
+        """Return the keys that a condition equates inside and outside, which is asked too."""
         if not isinstance(node, exp.EQ):
-            return False
+            return NONE
         one, other = unwrapped(node.this), unwrapped(node.expression)
-        return any(
-            _outside(tied, inner.scope)
-            and keys_at(own, inner, self.context.policy) & self._keys(tied)
-            for own, tied in ((one, other), (other, one))
+        return NONE.union(
+            *(
+                keys_at(own, inner, self.context.policy) & self._keys(tied)
+                for own, tied in ((one, other), (other, one))
+                if _outside(tied, inner.scope)
+            )
         )
 
     def _with_tie(self, span: Span, select: exp.Select, inner: Scope) -> str:

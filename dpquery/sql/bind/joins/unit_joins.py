@@ -37,7 +37,6 @@ from dpquery.ir.relations import (
     equated_by,
     most_parts,
     numbers,
-    tables_of,
 )
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import facts_of
@@ -59,7 +58,7 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
-from dpquery.sql.bind.joins.way_keys import keys_at
+from dpquery.sql.bind.joins.ties import tied_by_keys
 from dpquery.sql.bind.row_lists import row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
@@ -76,8 +75,8 @@ from dpquery.sql.suggest.joins import (
     refuse_public_rows,
     refuse_rows_of_own,
     refuse_twice,
-    refuse_units,
     refuse_unnamed,
+    same_units,
 )
 
 Item = Derived | PublicItem | ReleasedItem | RowList
@@ -513,35 +512,25 @@ class _From:
         return apply(span, "COALESCE", *alike(span, [ours, theirs], lambda: "ON"))
 
     def _on_unit(self, item: _Item, member: Member, *, inner: bool) -> bool:
-        ours = {owner for m in self.members for owner in m.owners - m.hidden}
-        if {fold(name.name) for name in item.using} & ours & member.owners:
+        owners = {owner for m in self.members for owner in m.owners - m.hidden}
+        if {fold(name.name) for name in item.using} & owners & member.owners:
             return True
         pool = self._pool(item) if inner else item.asked
         if any(self._equates_units(node, member) for node in pool):
             return True
         assert isinstance(item.found, Derived)  # noqa: S101 - it is joined on the unit
-        named: list[tuple[exp.Expr, exp.Expr]] = [
-            (one, one) for one in map(exp.column, item.using)
-        ]
-        for node in pool:
-            if isinstance(node, exp.EQ):
-                left, right = unwrapped(node.this), unwrapped(node.expression)
-                named += [(left, right), (right, left)]
-        rows, policy = Private(self.relation, self.scope), self.context.policy
+        ours = Private(self.relation, self.scope)
         theirs = Private(item.found.relation, Scope((member,), self.table))
-        return any(
-            keys_at(one, rows, policy) & keys_at(other, theirs, policy) for one, other in named
-        )
+        return tied_by_keys(self.context, (ours, theirs), item.using, pool)
 
     def _equates_units(self, node: exp.Expr, member: Member) -> bool:
         """Return whether the unit of the rows so far is equated with that of a relation."""
         if not isinstance(node, exp.EQ):
             return False
         both = Scope((*self.members, member), self.table)
-        sides = [both.owners_at(unwrapped(side)) for side in (node.this, node.expression)]
-        if any(len(side) != 1 for side in sides):
-            return False
-        return [member.alias in side for side in sides] in ([True, False], [False, True])
+        sides = [both.one_unit_at(unwrapped(side)) for side in (node.this, node.expression)]
+        found = [{alias == member.alias for alias in side} for side in sides]
+        return found in ([{True}, {False}], [{False}, {True}])
 
 
 def _turned(join: exp.Join) -> exp.Join:
@@ -600,15 +589,3 @@ def semi_join(
     pairs = None if equalities else most_pairs(context, source, other)
     joined = SemiJoin(span, source, other, negated, all_of(span, both), pairs)
     return context.small(joined, span)
-
-
-def same_units(context: Context, left: Relation, right: Relation, span: Span) -> None:
-    """Refuse to compare units of different domains."""
-    one, other = (context.policy.tables[tables_of(r)[0].table] for r in (left, right))
-    if one.unit is None or other.unit is None:
-        whose = one if one.unit is None else other
-        refuse_units(span, f"each row of {whose.name} is a unit of its own")
-    if context.policy.unit is None and fold(one.unit) != fold(other.unit):
-        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
-    if one.unit_type is None or one.unit_type != other.unit_type:
-        refuse_units(span, f"{one.unit} is not declared with one type in both tables")
