@@ -40,10 +40,8 @@ def write_pandas(data: DataSet, folder: Path) -> Path:
         elif kind.startswith("datetime64"):
             zone = ", UTC" if "UTC" in kind else ""
             frame[name] = frame[name].astype(f"datetime64[ns{zone}]")
-    if data.index:
-        frame = frame.set_index(data.index)
-    else:  # as after any filter: __index_level_0__
-        frame = frame.sample(frac=1, random_state=1)
+    shuffled = frame.sample(frac=1, random_state=1)  # its index is __index_level_0__
+    frame = frame.set_index(data.index) if data.index else shuffled
     path = folder / f"{data.name}.parquet"
     frame.to_parquet(path)
     return path
@@ -77,7 +75,9 @@ def _duckdb(data: DataSet) -> Iterator[str]:
             listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
             type_ = f"ENUM ({listed})"
         elif name in whole:
-            type_ = "HUGEINT" if at % 2 else "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
+            type_ = (
+                "HUGEINT" if at % 2 else "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
+            )
         elif name in short:
             type_ = "DECIMAL(18, 3)"
         elif name in data.moments:
@@ -106,7 +106,11 @@ def write_spark(data: DataSet, folder: Path) -> Path:
     import pyarrow.parquet as pq
 
     source = frame_of(data)
-    table, short, whole = pa.Table.from_pandas(source, preserve_index=False), _short(source), _whole(source)
+    table, short, whole = (
+        pa.Table.from_pandas(source, preserve_index=False),
+        _short(source),
+        _whole(source),
+    )
     table, zoned = table.replace_schema_metadata(None), False
     for at, name in enumerate(table.column_names):
         column = table[name]
