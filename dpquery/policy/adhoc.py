@@ -303,7 +303,7 @@ def _refuse_unknown(name: object, tables: Iterable[str], call: str) -> None:
 
 def _units(unit: object, paths: Mapping[str, object]) -> dict[str, str | None]:
     """Return each table's unit column."""
-    read = TABLE["privacy_unit_column"].read
+    read = replace(TABLE["privacy_unit_column"], reader=read_name).read
     if not isinstance(unit, Mapping):
         return dict.fromkeys(paths, None if unit is None else read(unit))
     for name in unit:

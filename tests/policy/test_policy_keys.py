@@ -46,8 +46,8 @@ def test_what_is_read_is_what_the_model_remembers() -> None:
     assert {key.to for key in LIMITS.keys} == {one.name for one in fields(ScanLimits)}
     of_csv = {one.name for one in fields(Csv)}
     sources = {"path", "database", "schema", "table", "format", *of_csv}
-    made = {"name", "source", "written", "columns", "together"}  # of several keys
-    of_table = {one.name for one in fields(Table)} - made
+    derived = {"name", "source", "written", "columns", "together"}
+    of_table = {one.name for one in fields(Table)} - derived
     assert {key.to for key in TABLE.keys} - sources == of_table
 
 
