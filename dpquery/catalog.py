@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -24,6 +26,7 @@ from dpquery.core.arrow import table_of
 from dpquery.core.events import Event, Refined, releases
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.source import Span
+from dpquery.core.types import Type
 from dpquery.errors import nearest, refusal, shown
 from dpquery.functions.quantize import written_ends
 from dpquery.ir.expr import ColumnRef, Expr
@@ -131,7 +134,7 @@ def columns(table: Table) -> pa.Table:
 
     What else the owner says of columns is shown where any of them has it.
     """
-    every = table.columns.values()
+    every = table.held.values()
     shown: dict[str, Callable[[Column], str | None]] = {}
     if table.through is not None:
         shown["unit"] = partial(_way, through=table.through)
@@ -179,8 +182,8 @@ def _column(column: Column) -> tuple[str | None, ...]:
     return (
         column.name,
         str(column.type),
-        None if bounds is None else _shown(bounds.low),
-        None if bounds is None else _shown(bounds.high),
+        None if bounds is None else _shown(bounds.low, column.type),
+        None if bounds is None else _shown(bounds.high, column.type),
         None if column.keys is None else ", ".join(_written(key) for key in column.keys),
     )
 
@@ -278,5 +281,7 @@ def _written(key: Value) -> str:
     return _shown(key).lower() if isinstance(key, bool | Fraction) else written_value(key)
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, type_: Type | None = None) -> str:
+    if isinstance(value, datetime) and type_ is not None and type_.zone:
+        value = value.astimezone(ZoneInfo(type_.zone))
     return decimal_text(value) if isinstance(value, Fraction) else str(value)

@@ -43,7 +43,7 @@ class TypeObject:
 
 STRING = TypeObject(frozenset({"text"}))
 NUMBER = TypeObject(frozenset({"integer", "double", "decimal"}))
-DATETIME = TypeObject(frozenset({"date", "timestamp"}))
+DATETIME = TypeObject(frozenset({"date", "timestamp", "timestamptz", "time"}))
 BOOLEAN = TypeObject(frozenset({"boolean"}))
 BINARY = TypeObject(frozenset({"binary"}))
 ROWID = TypeObject(frozenset({"rowid"}))
@@ -73,7 +73,9 @@ _NAMED = {
     r"(large_)?string": "text",
     r"bool": "boolean",
     r"date.*": "date",
+    r"timestamp.*tz=.*": "timestamptz",
     r"timestamp.*": "timestamp",
+    r"time(32|64).*": "time",
 }
 
 

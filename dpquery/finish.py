@@ -7,6 +7,7 @@ counted (DPQ702).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -39,6 +40,8 @@ def finish(
 def value_of(above: Above, tables: Sequence[pa.Table], public: PublicEngine) -> Scalar | None:
     """Compute one value from what was released so far: a constant of a later scan."""
     (value,) = public.run(above, tables).column(0).to_pylist()
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
     return Fraction(value) if isinstance(value, float) else value
 
 

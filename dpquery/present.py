@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from typing import IO
 
@@ -89,7 +89,7 @@ def _json(value: object) -> str:
             return json.dumps(value if math.isfinite(value) else text)
         case Decimal():
             return format(value, "f")
-        case date():
+        case date() | time():
             return json.dumps(value.isoformat())
         case list():
             return f"[{','.join(map(_json, value))}]"

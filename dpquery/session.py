@@ -104,7 +104,7 @@ class Session:
         self._process: int | None = os.getpid()
         declared = any(table.single for table in policy.tables.values())
         self._log = FaultLog(policy.ledger.faults, own=not policy.published, declared=declared)
-        require_fit(policy, self._log)
+        self._policy = policy = require_fit(policy, self._log)
         self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
         watch = watch_of(policy, self._ledger)

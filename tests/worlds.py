@@ -89,15 +89,22 @@ def private_table(
     **settings: object,
 ) -> Table:
     """Give a table `t` over some files; its unit is an integer unless `unit_type` says else."""
-    listed = {column.name: column for column in columns}
-    kept = {"unit_type": INTEGER if unit else None, "max_rows_contributed": 1, **settings}
+    listed = {column.name: column for column in columns if not column.type.listed}
+    lists = {column.name: column for column in columns if column.type.listed}
+    kept = {
+        "unit_type": INTEGER if unit else None,
+        "max_rows_contributed": 1,
+        "lists": lists,
+        **settings,
+    }
     return Table("t", Files(tuple(paths)), tuple(map(str, paths)), listed, unit, **kept)  # type: ignore[arg-type]
 
 
 def scope_of(table: Table) -> Scope:
     """Return what names mean in a query over one table alone."""
     columns = {name: column_ref(c, 0, Span(0, 0)) for name, c in table.columns.items()}
-    return Scope((Member(table.name, columns),), table)
+    lists = {name: column_ref(c, 0, Span(0, 0)) for name, c in table.lists.items()}
+    return Scope((Member(table.name, columns, lists=lists),), table)
 
 
 def policy_of(table: Table, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Policy:

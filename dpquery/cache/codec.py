@@ -17,7 +17,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -145,6 +145,7 @@ _KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "fraction": (Fraction, str, Fraction),
     "decimal": (Decimal, str, Decimal),
     "timestamp": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),  # a timestamp is one, too
 }
 """How values are written and read that JSON has no text for."""

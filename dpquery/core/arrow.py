@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import UTC_ZONE, Kind, Type, ordinal
 
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +43,10 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.date32()
         case Kind.TIMESTAMP:
             return pa.timestamp("us")
+        case Kind.TIMESTAMPTZ:
+            return pa.timestamp("us", type_.zone or UTC_ZONE)
+        case Kind.TIME:
+            return pa.time64("us")
 
 
 def table_of(rows: Sequence[Sequence[object]], fields: Mapping[str, pa.DataType]) -> pa.Table:
@@ -95,6 +99,8 @@ def _form(type_: pa.DataType) -> tuple[str, Callable[[Any], Any]]:
         return "i", lambda day: day.toordinal() - _FIRST_DAY
     if pa.types.is_timestamp(type_):
         return "q", _moment
+    if pa.types.is_time64(type_):
+        return "q", ordinal
     return "q", int
 
 

@@ -7,11 +7,11 @@ found. So a class says in `identity()` which of its facts count, and nothing els
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, time
 from fractions import Fraction
 from typing import Protocol
 
-_PLAIN = (str, int, bool, Fraction, date, datetime, type(None))
+_PLAIN = (str, int, bool, Fraction, date, datetime, time, type(None))
 
 
 class Identified(Protocol):
@@ -22,7 +22,7 @@ class Identified(Protocol):
         ...
 
 
-Fact = str | int | Fraction | date | None | Identified | tuple["Fact", ...]
+Fact = str | int | Fraction | date | time | None | Identified | tuple["Fact", ...]
 
 
 def identity(fact: Fact) -> str:

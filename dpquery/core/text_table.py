@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -36,7 +36,7 @@ def value_text(value: object) -> str:
             return decimal_text(value)
         case datetime():
             return value.isoformat(" ")
-        case date():
+        case date() | time():
             return value.isoformat()
         case list() | tuple():
             return f"[{', '.join(map(value_text, value))}]"

@@ -8,7 +8,7 @@ known of a numeric value's range; interval arithmetic over it shows that nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -20,6 +20,8 @@ ROWS_MAX = 2**20
 """The largest of these limits: weights have 32 bits to divide among so many rows."""
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - our timestamps have no zone
+_EDGE = timedelta(days=2)
+FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 INT64 = (-(2**63), 2**63 - 1)
 WIDEST_EXACT = 2**126
 """Exact integers and decimals stay below this in size: one bit less than the engine's widest
@@ -37,8 +39,12 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     DATE = "date"
     TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    TIME = "time"
 
 
+MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""What has a place in the calendar."""
 NUMERIC = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL})
 
 
@@ -51,6 +57,8 @@ class Type:
     scale: int = 0
     listed: bool = False
     """Whether it is a list of such values: released ones only."""
+    zone: str = ""
+    """Of instants, the zone in which they are shown and looked up in the calendar."""
 
     @property
     def numeric(self) -> bool:
@@ -61,7 +69,7 @@ class Type:
         """Return the name of the type in the ledger."""
         kind = f"<Kind.{self.kind.name}: '{self.kind.value}'>"
         parts = f"precision={self.precision}, scale={self.scale}, listed={self.listed}"
-        return f"Type(kind={kind}, {parts})"
+        return f"Type(kind={kind}, {parts}{f', zone={self.zone!r}' if self.zone else ''})"
 
     def __str__(self) -> str:
         name = self.kind.value
@@ -76,6 +84,11 @@ TEXT = Type(Kind.TEXT)
 BOOLEAN = Type(Kind.BOOLEAN)
 DATE = Type(Kind.DATE)
 TIMESTAMP = Type(Kind.TIMESTAMP)
+TIME = Type(Kind.TIME)
+UTC_ZONE = "UTC"
+DAY = 24 * 3600 * 10**6
+"""Microseconds of a day."""
+TIMESTAMPTZ = Type(Kind.TIMESTAMPTZ, zone=UTC_ZONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +172,15 @@ def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
     return None if a is None or b is None else a + b
 
 
+def in_every_calendar(clock: datetime) -> bool:
+    """Return whether a moment is of years 1 to 9999 in every time zone.
+
+    >>> in_every_calendar(EPOCH), in_every_calendar(EPOCH.max)
+    (True, False)
+    """
+    return EPOCH.min + _EDGE <= clock.replace(tzinfo=None) <= EPOCH.max - _EDGE
+
+
 def decimal_value(code: int, scale: int) -> Decimal:
     """Return the decimal of a number of steps: written, since arithmetic keeps 28 digits.
 
@@ -168,12 +190,16 @@ def decimal_value(code: int, scale: int) -> Decimal:
     return Decimal(f"{code}E-{scale}")
 
 
-def ordinal(value: date) -> int:
-    """Return the days of a date, or the microseconds of a timestamp, since 1970.
+def ordinal(value: date | time) -> int:
+    """Return the days of a date, or the microseconds of a moment, since 1970 or midnight.
 
     >>> ordinal(date(1970, 1, 2)), ordinal(datetime(1970, 1, 1, 0, 0, 1))
     (1, 1000000)
     """
+    if isinstance(value, time):
+        value = datetime.combine(EPOCH, value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - FIRST_INSTANT) // timedelta(microseconds=1)
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return (value - EPOCH.date()).days

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -34,7 +34,7 @@ from dpquery.policy.model import (
     Table,
     place_name,
 )
-from dpquery.policy.schema import Misfit, Schema, file_misfits
+from dpquery.policy.schema import Misfit, Schema, file_misfits, file_schemas, fitted
 from dpquery.policy.snapshots import State
 
 _END = 2**20
@@ -144,15 +144,17 @@ def misfits_of(table: Table) -> list[Misfit]:
 
     Of the tables on the way to its unit, it is said of their keys.
     """
-    return [misfit for one in table.way for misfit in _own_misfits(one)]
+    return [misfit for one in table.way for misfit in fit_of(one)[1]]
 
 
-def _own_misfits(table: Table) -> list[Misfit]:
+def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a table with where its columns are, and how its own schema differs."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.connection import misfits_in_file
+        from dpquery.engine.duckdb.connection import fit_in_file
 
-        return misfits_in_file(table)
-    return file_misfits(table)
+        return fit_in_file(table)
+    misfits = file_misfits(table)
+    return (table if misfits else fitted(table, file_schemas(table))), misfits
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -177,20 +179,32 @@ def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
     return schemas_in_file(database)
 
 
-def require_fit(policy: Policy, log: FaultLog) -> None:
-    """Hold the schemas of all private tables against the policy.
+def require_fit(policy: Policy, log: FaultLog) -> Policy:
+    """Hold the schemas of all private tables against the policy; return it with their places.
 
     Raises:
         PolicyInvalid: DPQ612 a table differs. Which one is said, and of one's own files how.
     """
-    for table in policy.tables.values():
-        ready = [] if table.public else [one for one in table.way if not _waits(one)]
-        told = [str(misfit) for one in ready for misfit in _own_misfits(one)]
+    tables: dict[str, Table] = {}
+    for name, table in policy.tables.items():
+        tables[name], misfits = (table, []) if table.public else _fit(table)
+        told = [*map(str, misfits)]
         if told and policy.published:
             log.note_once(DataChanged(f"{table.name}: {'; '.join(told)}"))
             raise _unfit(table, policy)
         if told:
             raise _unfit_own(table, told)
+    return replace(policy, tables=tables)
+
+
+def _fit(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a table with where its columns are, and how it and those on its way differ."""
+    found, told = (table, []) if _waits(table) else fit_of(table)
+    if table.through is not None:
+        other, more = _fit(table.through.table)
+        found = replace(found, through=replace(table.through, table=other))
+        told = [*told, *more]
+    return found, told
 
 
 def _waits(table: Table) -> bool:

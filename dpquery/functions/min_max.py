@@ -24,7 +24,7 @@ from math import ceil
 import numpy as np
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.types import Kind
+from dpquery.core.types import MOMENTS, Kind
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     BOUNDS,
@@ -186,7 +186,7 @@ def _outwards(cells: int) -> Iterator[Range]:
 
 def _zero(code: Code, *, upwards: bool) -> int:
     """Return the cell from which distances count: that of zero, or of moments the near end."""
-    if code.expr.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
+    if code.expr.type.kind in {Kind.TIME, *MOMENTS}:
         return code.cells if upwards else 0
     return min(max(-code.low, 0), code.cells)
 

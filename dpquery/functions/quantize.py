@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from zoneinfo import ZoneInfo
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.text_table import value_text
@@ -20,6 +21,7 @@ from dpquery.core.types import (
     BOOLEAN,
     DOUBLE,
     EPOCH,
+    FIRST_INSTANT,
     INT64,
     Interval,
     Kind,
@@ -154,6 +156,11 @@ def from_code(code: int, grid: Fraction, type_: Type) -> object:
             return EPOCH.date() + timedelta(days=int(value))
         case Kind.TIMESTAMP:
             return EPOCH + timedelta(microseconds=int(value))
+        case Kind.TIMESTAMPTZ:
+            instant = FIRST_INSTANT + timedelta(microseconds=int(value))
+            return instant.astimezone(ZoneInfo(type_.zone))
+        case Kind.TIME:
+            return (EPOCH + timedelta(microseconds=int(value))).time()
         case _:
             return float(value)
 
@@ -181,6 +188,10 @@ def example_bounds(type_: Type) -> str:
             return "bounds=['2020-01-01', '2024-12-31']"
         case Kind.TIMESTAMP:
             return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
+        case Kind.TIMESTAMPTZ:
+            return "bounds=['2020-01-01 00:00:00+00', '2024-12-31 23:59:59+00']"
+        case Kind.TIME:
+            return "bounds=['08:00:00', '18:00:00']"
         case _:
             return "bounds=[0, 1000]"
 
@@ -192,6 +203,8 @@ _NAMED = {
     Kind.TEXT: "'a', 'b'",
     Kind.DATE: "'2024-12-30', '2024-12-31'",
     Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
+    Kind.TIMESTAMPTZ: "'2024-12-31 00:00:00+00', '2024-12-31 12:00:00+00'",
+    Kind.TIME: "'08:00:00', '12:00:00'",
 }
 
 
@@ -295,7 +308,7 @@ def value_of(code: Code, place: int) -> object:
     value = code.values[place]
     if type_.kind in {Kind.TEXT, Kind.BOOLEAN}:
         return value
-    number = ordinal(value) if isinstance(value, date) else Fraction(str(value))
+    number = ordinal(value) if isinstance(value, date | time) else Fraction(str(value))
     step = Fraction(1, 10**type_.scale)
     return from_code(int(number / step), step, type_)
 

@@ -47,7 +47,7 @@ FINEST = Fraction(1, 2**33)
 """The step of doubles without a grid of their own: up to 2^63 they are told apart."""
 FINE_DIGITS = 12
 """Binary digits by which one request to the engine tells powers of two apart."""
-MOMENTS = {Kind.DATE: 9, Kind.TIMESTAMP: 45}
+MOMENTS = {Kind.DATE: 9, Kind.TIMESTAMP: 45, Kind.TIMESTAMPTZ: 45}
 """Binary digits of a block of moments: 512 days, or 2^45 microseconds (407 days)."""
 
 Request = tuple[int, int, int]

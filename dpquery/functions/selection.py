@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, time
 from fractions import Fraction
 
 from dpquery.core.privacy import Neighbours
@@ -90,7 +90,7 @@ def listed_histogram(call: Call, facts: Facts) -> Histogram:
     raise _private(call)
 
 
-def _order(value: Scalar) -> int | Fraction | str | date:
+def _order(value: Scalar) -> int | Fraction | str | date | time:
     return value
 
 

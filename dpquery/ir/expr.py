@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
 from math import floor
@@ -19,7 +19,7 @@ from dpquery.core.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type, 
 
 LONGEST_CONSTANT = 256
 """Characters that count of a released text."""
-Scalar = int | Fraction | str | bool | date | datetime
+Scalar = int | Fraction | str | bool | date | datetime | time
 
 
 class Nulls(StrEnum):
@@ -71,7 +71,7 @@ class Literal:
     @property
     def domain(self) -> Interval:
         """The range of a known number or moment is that one."""
-        if isinstance(self.value, date):
+        if isinstance(self.value, date | time):
             return Interval.point(ordinal(self.value))
         if self.type.numeric and isinstance(self.value, int | Fraction):
             return Interval.point(self.value)

@@ -104,7 +104,8 @@ class PublicJoin:
 class Unnest:
     """A row for each value of a list that a row has; the first `most` of them, at most.
 
-    The list is of some values of the row, or of the parts of its one text between separators.
+    The list is of some values of the row, of the parts of its one text between separators, or
+    one that the file has.
     An empty text is one part, and NULL has none. Of a unit's rows R it makes
     { (r, v) : r in R, v among the first values of the list of r }, each as often as it stands
     there, and where it keeps rows, r with NULL for each r without a list. That is a function
@@ -125,6 +126,11 @@ class Unnest:
     most: int
     separator: str | None = None
     keeps: bool = False
+
+    @property
+    def listed(self) -> bool:
+        """Whether the one value is a column of lists, as the file has them."""
+        return self.values[0].expr.type.listed
 
 
 @dataclass(frozen=True, slots=True)

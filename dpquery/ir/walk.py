@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from datetime import date
+from datetime import date, time
 from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
 from dpquery.core.source import Span
 from dpquery.core.stable_names import identity
+from dpquery.core.types import Type
 from dpquery.errors import internal
 from dpquery.ir.expr import Code, ColumnRef, Constant, Expr, Scalar, parts
 from dpquery.ir.measures import Weight
@@ -142,7 +143,7 @@ class Writer:
             return f"{type(part).__name__}({','.join(self._fields(part))})"
         if isinstance(part, Enum):
             return f"<{type(part).__name__}.{part.name}: {identity(part.value)}>"
-        if part is None or isinstance(part, str | int | Fraction | date):
+        if part is None or isinstance(part, str | int | Fraction | date | time):
             return identity(part)
         raise internal("what a question is made of can be written")
 
@@ -163,6 +164,8 @@ class Writer:
                 continue
             if isinstance(part, Code | Weight) and one.name == "search":
                 continue  # which search found ends or limit says nothing: they are written
+            if isinstance(part, Type) and one.name == "zone" and not value:
+                continue  # of instants alone
             numbered = isinstance(part, _NUMBERED) and one.name == "number"
             if numbered or (isinstance(part, ColumnRef) and one.name == "of"):
                 value = self._numbers.setdefault(value, len(self._numbers))

@@ -278,7 +278,9 @@ def _of_relation(scan: Scan) -> Iterator[str]:
 
 
 def _left_out(node: Unnest) -> str | None:
-    """Say which parts of a text do not count, where it may have so many."""
+    """Say which parts of a text, or values of a list, do not count."""
+    if node.listed:
+        return f"of a list only the first {node.most} values count"
     if node.separator is None or most_parts(node.values[0].expr, node.separator) == node.most:
         return None
     return f"of a text only the first {node.most} parts between {node.separator!r} count"

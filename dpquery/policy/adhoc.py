@@ -249,8 +249,11 @@ def _table(
 ) -> tuple[Table, list[str]]:
     """Return a table, and what was assumed of it."""
     source, schema = _at(f"the table {name}", _rows, given)
-    columns = {column: Column(column, type_) for column, type_ in schema.types.items()}
-    table = Table(name, source, () if isinstance(given, Frame) else given, columns)
+    every = {column: Column(column, type_) for column, type_ in schema.types.items()}
+    lists = {name: column for name, column in every.items() if column.type.listed}
+    columns = {name: column for name, column in every.items() if name not in lists}
+    paths = () if isinstance(given, Frame) else given
+    table = Table(name, source, paths, columns, lists=lists)
     notes = [f"{name}: {column} is left out: {why}" for column, why in schema.left_out.items()]
     if isinstance(source, Files) and isinstance(source.format, Csv):
         notes.append(f"{name}: its columns are texts, but where bounds are numbers or dates")

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
 from dpquery.policy.snapshots import Snapshot, State, Unreadable, library
-from dpquery.policy.values import DECIMAL_MAX
 
 _BATCH = 1 << 16
 """Rows that are held between a database and Arrow."""
@@ -230,7 +230,7 @@ def _of_postgres(column: tuple[str, str, int]) -> tuple[str, tuple[pa.DataType, 
     name, type_, modifier = column
     if type_ == "numeric" and modifier > 0:
         precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
-        if 0 <= scale <= precision <= DECIMAL_MAX:
+        if 0 <= scale <= precision <= DECIMAL_DIGITS:
             return name, (pa.decimal128(precision, scale), _DECIMAL)
     return name, _POSTGRES.get(type_, (pa.binary(), "NULL"))
 

@@ -411,6 +411,8 @@ _HINTS = {
     Kind.TEXT: 'keys = ["a", "b"]',
     Kind.DATE: "bounds = [2000-01-01, 2030-12-31]",
     Kind.TIMESTAMP: "bounds = [2000-01-01T00:00:00, 2030-12-31T23:59:59]",
+    Kind.TIMESTAMPTZ: "bounds = [2000-01-01T00:00:00Z, 2030-12-31T23:59:59Z]",
+    Kind.TIME: "bounds = [08:00:00, 18:00:00]",
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import UTC_ZONE, Kind, Type
 from dpquery.policy import values
 from dpquery.policy.document import Section, Unfit, contradiction, toml_key
 from dpquery.policy.model import MAX_TEXT, ScanLimits
@@ -43,10 +43,12 @@ class Kinds:
     of: frozenset[Kind]
     why: str
     remedy: str = "leave it out"
+    lists: bool = True
+    """Whether it applies to columns of lists, of whose values it is said then."""
 
     def require(self, type_: Type, remedy: str = "") -> None:
         """Refuse a column of another type."""
-        if type_.kind not in self.of:
+        if type_.kind not in self.of or (type_.listed and not self.lists):
             what = f"does not apply to a column of type {type_}"
             raise contradiction(what, self.why, remedy or self.remedy)
 
@@ -168,6 +170,9 @@ PRIVACY = Group("[privacy]", "What is protected.", (
         "says whether the number of units is private (add-remove) or public (substitute)",
         default=Neighbours.ADD_REMOVE,
         costs="noise: under substitute a unit moves two groups in place of one"),
+    Key("time_zone", values.read_zone, '"Europe/Berlin"', field="zone", default=UTC_ZONE,
+        says="is where instants (timestamptz) are shown, and looked up in the calendar",
+        costs="nothing"),
     Key("unit", values.read_name, '"customer"',
         "names the unit of the whole policy: the unit columns of all tables hold the same "
         "units, whatever they are called, and tables are joined on them",
@@ -318,7 +323,8 @@ TABLE = Group("[tables.people]", "A table that analysts may name.", (
 ), inner=("columns",))
 
 _PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
-    "parts are told by values that are equal exactly: texts, integers, dates, truth.")
+    "parts are told by values that are equal exactly: texts, integers, dates, truth.",
+    lists=False)
 COLUMN = Group("[tables.people.columns]",
     'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
     "What is not listed does not exist for them.", (

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
+from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
     Document,
@@ -101,7 +102,7 @@ def policy_of(document: Document) -> Policy:
     return Policy(
         name=document.name,
         budget=budget,
-        tables=_tables(root.child("tables"), privacy["unit"]),
+        tables=in_zone(_tables(root.child("tables"), privacy["unit"]), privacy["zone"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
@@ -120,6 +121,24 @@ def _require_decided(root: Section) -> None:
     for section, key in found:
         others = [dotted((*one.path, other)) for one, other in found[1:]]
         raise section.refuse(key, undecided(section, key, others))
+
+
+def in_zone(tables: Mapping[str, Table], zone: str) -> dict[str, Table]:
+    """Return tables whose instants are shown and looked up in a time zone."""
+    return {name: _in_zone(table, zone) for name, table in tables.items()}
+
+
+def _in_zone(table: Table, zone: str) -> Table:
+    def zoned(columns: Mapping[str, Column]) -> dict[str, Column]:
+        return {
+            name: replace(column, type=replace(column.type, zone=zone))
+            if column.type.kind is Kind.TIMESTAMPTZ
+            else column
+            for name, column in columns.items()
+        }
+
+    columns, lists = zoned(table.columns), zoned(table.lists)
+    return replace(table, columns=columns, lists=lists, zone=zone)
 
 
 # The limits of a policy: the whole, and each analyst's, in epsilon or in rho.
@@ -198,15 +217,28 @@ def _table(name: str, section: Section) -> Table:
             why = "a column that is not listed does not exist."
             here = f"columns here: {listed(columns, nearest(column, columns))}"
             raise section.refuse("unique", contradiction(what, why, here))
+    columns, lists = _apart(section, columns, public)
     unit, way = stated["unit"], stated.pop("through")  # of other tables, which are read first
     owner = way["column"] if way else unit
     if isinstance(unit, tuple):
         stated |= {"together": several(section, unit, columns), "unit": ", ".join(unit)}
         owner = None
     stated["unit_type"] = stored_unit_type(section, stated, columns)
-    named = [*columns, *([] if owner in {None, *columns} else [owner])]
+    named = [*columns, *lists, *([] if owner in {None, *columns} else [owner])]
     source = _source(section, given, public, named)
-    return Table(name, source, given["path"] or (), columns, **stated)
+    return Table(name, source, given["path"] or (), columns, lists=lists, **stated)
+
+
+def _apart(
+    section: Section, columns: dict[str, Column], public: bool
+) -> tuple[dict[str, Column], dict[str, Column]]:
+    """Return columns of values, and those of lists."""
+    lists = {name: column for name, column in columns.items() if column.type.listed}
+    for name in lists if public else ():
+        what, why = "is a list in a public table", "a public table has one value in each place."
+        unfit = contradiction(what, why, "leave the column out")
+        raise section.child("columns").refuse(name, unfit)
+    return {name: one for name, one in columns.items() if name not in lists}, lists
 
 
 def _source(

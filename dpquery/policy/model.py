@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time
 from fractions import Fraction
 from os.path import relpath
 from pathlib import Path
@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
 from dpquery.core.stable_names import Fact, identity, record
-from dpquery.core.types import Interval, Kind, RowLimit, Type, ordinal
+from dpquery.core.types import DAY, UTC_ZONE, Interval, Kind, RowLimit, Type, ordinal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Above
 
-Value = int | Fraction | str | bool | date | datetime
+Value = int | Fraction | str | bool | date | datetime | time
 """A public value in the policy: exact, never a float."""
 
 MAIN = "main"
@@ -34,8 +34,8 @@ MAX_TEXT = 256
 class Bounds:
     """Lowest and highest value of a column, chosen without looking at the data."""
 
-    low: int | Fraction | date | datetime
-    high: int | Fraction | date | datetime
+    low: int | Fraction | date | datetime | time
+    high: int | Fraction | date | datetime | time
 
     def identity(self) -> str:
         """Return the name of the bounds in the ledger."""
@@ -62,6 +62,10 @@ class Column:
     """Whether NULL is a group where the column is one; otherwise such rows are in none."""
     description: str | None = None
     """What it means, for analysts to read: no answer depends on it."""
+    converted: bool = False
+    """Whether the files hold it in another type, so that each value is converted when read."""
+    path: tuple[str, ...] = ()
+    """Where it is inside of structures, by the name of each; otherwise empty."""
 
     def identity(self) -> str:
         """Return the name of the column in the ledger: all that decides which part a row is in.
@@ -95,11 +99,13 @@ class Column:
         if self.type.kind is Kind.DECIMAL:
             largest = Fraction(10**self.type.precision - 1, 10**self.type.scale)
             return Interval(-largest, largest)
+        if self.type.kind is Kind.TIME:
+            return Interval(Fraction(0), Fraction(DAY - 1))
         return Interval(None, None)
 
 
-def _place(value: int | Fraction | date) -> Fraction:
-    return Fraction(ordinal(value) if isinstance(value, date) else value)
+def _place(value: int | Fraction | date | time) -> Fraction:
+    return Fraction(ordinal(value) if isinstance(value, date | time) else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +267,23 @@ class Table:
     public: bool = False
     unique: tuple[str, ...] = ()
     """Columns of a public table whose values, taken together, occur once."""
+    zone: str = UTC_ZONE
+    """The policy's time zone, in which instants are shown and looked up in the calendar."""
     through: Through | None = None
     """The way to the unit, where the table does not store it."""
+    lists: dict[str, Column] = field(default_factory=dict)
+    """Columns of lists, whose values rows are made of; what else is said is of the values."""
+
     together: tuple[tuple[str, Type], ...] = ()
     """The columns that are the unit together, where several are: `unit` then lists their names.
 
     Like `unit_type`, it is that of the table at the end of a way.
     """
+
+    @property
+    def held(self) -> dict[str, Column]:
+        """All that the policy names of the files, in columns."""
+        return {**self.columns, **self.lists}
 
     @property
     def unit_types(self) -> tuple[Type, ...] | None:
@@ -398,6 +414,8 @@ class Policy:
     limits: ScanLimits = field(default_factory=ScanLimits)
     price: Price = field(default_factory=Price)
     """Of a statement that says nothing, in a session that says nothing."""
+    zone: str = UTC_ZONE
+    """The time zone in which instants are shown and looked up in the calendar."""
     unit: str | None = None
     """Whose rows all private tables hold, under whatever names; None: under equal names."""
     published: bool = True

@@ -13,20 +13,44 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import types as is_
 
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.names import dotted
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
 from dpquery.errors import listed
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.external import opened
 from dpquery.policy.files import as_parquet, is_database
 from dpquery.policy.footers import Footer, footer, seen
 from dpquery.policy.headers import fields_of
-from dpquery.policy.model import Csv, External, Files, Format, Json, Parquet, Table
+from dpquery.policy.model import (
+    Column,
+    Csv,
+    External,
+    Files,
+    Format,
+    Frame,
+    Json,
+    Parquet,
+    Table,
+)
 from dpquery.policy.snapshots import Unreadable
-from dpquery.policy.values import DECIMAL_MAX, ascii_folded, read_name
+from dpquery.policy.values import ascii_folded, read_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +65,21 @@ class Schema:
     """Names that differ from another in case only, or not at all."""
     fields: tuple[str, ...] | None = None
     """Of lines of texts, what these are called, in order: every type is made of a text."""
+    converted: frozenset[str] = frozenset()
+    """Columns that a type is made of when they are read: a moment of nanoseconds, say."""
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of fields inside of structures, the name of each of those."""
+
+    def converts(self, column: Column) -> bool:
+        """Return whether a column that fits is converted as it is read."""
+        if self.fields is not None:
+            return False
+        if column.name in self.converted:
+            return True
+        actual, kind = self.types.get(column.name), column.type.kind
+        if actual is None or kind is Kind.DOUBLE:
+            return False
+        return actual.kind is not kind or (kind is Kind.DECIMAL and actual != column.type)
 
 
 _MOST = 4096
@@ -92,61 +131,142 @@ def schema_reader(format_: Format) -> Callable[[Path], Schema]:
 @lru_cache(maxsize=16)
 def schema_of(fields: pa.Schema) -> Schema:
     """Return the schema that Arrow has read; most files of a table have the same."""
-    types: dict[str, Type] = {}
-    left_out: dict[str, str] = {}
-    folded = Counter(ascii_folded(one.name) for one in fields)
-    alike = frozenset(one.name for one in fields if folded[ascii_folded(one.name)] > 1)
+    return schema_from(
+        (Found(path, type_of(one), str(one), _converted(one)) for path, one in _flat(fields)),
+        {dotted(path): _left_out(one) for path, one in _flat(fields) if path[1:]}
+        | {one.name: _left_out(one.type) for one in fields},
+    )
+
+
+class Found(NamedTuple):
+    """A column of a file, or a field inside of its structures."""
+
+    path: tuple[str, ...]
+    type: Type | None
+    written: str
+    """The file's own name of the type."""
+    converted: bool
+
+
+def _flat(
+    fields: Iterable[pa.Field], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield columns, and in the place of structures their fields."""
     for one in fields:
-        type_ = type_of(one.type)
-        if one.name in alike:
-            left_out[one.name] = "another column has the same name but for case"
-        elif not read_name.fits(one.name):
-            left_out[one.name] = "its name cannot be printed"
-        elif type_ is not None:
-            types[one.name] = type_
-        elif is_.is_timestamp(one.type):
-            only = "timestamps are in microseconds and have no time zone"
-            left_out[one.name] = f"{only}, and this is {one.type}"
+        if is_.is_struct(one.type):
+            yield from _flat(one.type.fields, (*before, one.name))
         else:
-            left_out[one.name] = f"no type for {one.type}"
-    return Schema(types, left_out, {one.name: str(one.type) for one in fields}, alike)
+            yield (*before, one.name), one.type
+
+
+def schema_from(columns: Iterable[Found], reasons: Mapping[str, str]) -> Schema:
+    """Return a schema of columns; a column is one before a field of the same name.
+
+    Args:
+        columns: what a file has.
+        reasons: why columns without a type are left out, by name.
+    """
+    found = [(dotted(one.path) if one.path[1:] else one.path[0], one) for one in columns]
+    plain = {name for name, one in found if not one.path[1:]}
+    found = [(name, one) for name, one in found if not one.path[1:] or name not in plain]
+    folded = Counter(ascii_folded(name) for name, _ in found)
+    schema = Schema({}, alike=frozenset(n for n, _ in found if folded[ascii_folded(n)] > 1))
+    converted = set[str]()
+    for name, one in found:
+        schema.written[name] = one.written
+        if name in schema.alike:
+            schema.left_out[name] = "another column has the same name but for case"
+        elif not read_name.fits(name):
+            schema.left_out[name] = "its name cannot be printed"
+        elif one.type is not None:
+            schema.types[name] = one.type
+            if one.path[1:]:
+                schema.paths[name] = one.path
+            if one.converted:
+                converted.add(name)
+        else:
+            schema.left_out[name] = reasons.get(name, f"no type for {one.written}")
+    return replace(schema, converted=frozenset(converted))
 
 
 _PLAIN: dict[pa.DataType, Type] = {
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), INTEGER),
     **dict.fromkeys((pa.uint8(), pa.uint16(), pa.uint32()), INTEGER),
-    **dict.fromkeys((pa.float32(), pa.float64()), DOUBLE),
-    **dict.fromkeys((pa.string(), pa.large_string()), TEXT),
+    pa.uint64(): Type(Kind.DECIMAL, 20),
+    **dict.fromkeys((pa.float16(), pa.float32(), pa.float64()), DOUBLE),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.uuid()), TEXT),
     pa.bool_(): BOOLEAN,
-    pa.date32(): DATE,
-    pa.timestamp("us"): TIMESTAMP,  # others hold moments without a number of microseconds
+    **dict.fromkeys((pa.date32(), pa.date64()), DATE),
+    **dict.fromkeys((pa.timestamp("us"), pa.timestamp("ns")), TIMESTAMP),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), TIME),
 }
 
 
 def type_of(arrow: pa.DataType) -> Type | None:
-    """Return the policy's type of a file's, where every value of it has one."""
+    """Return the policy's type of a file's, as a draft names it; None where there is none."""
     if is_.is_dictionary(arrow):
-        return TEXT if type_of(arrow.value_type) == TEXT else None
+        return type_of(arrow.value_type)
+    if is_.is_list(arrow) or is_.is_large_list(arrow):
+        inner = type_of(arrow.value_type)
+        return None if inner is None or inner.listed else replace(inner, listed=True)
     if is_.is_decimal(arrow):
-        fits = arrow.precision <= DECIMAL_MAX and 0 <= arrow.scale <= arrow.precision
+        fits = arrow.precision <= DECIMAL_DIGITS and 0 <= arrow.scale <= arrow.precision
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
+    if is_.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in {"us", "ns"}:
+        return TIMESTAMPTZ
     return _PLAIN.get(arrow)
 
 
-def widens(actual: Type, declared: Type) -> bool:
-    """Return whether every value of one type is a value of another.
+_CONVERTED = frozenset({pa.uint64(), pa.uuid(), pa.time64("ns")})
 
-    >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER)
-    (True, False)
+
+def _converted(arrow: pa.DataType) -> bool:
+    if is_.is_list(arrow) or is_.is_large_list(arrow):
+        return _converted(arrow.value_type)
+    if is_.is_dictionary(arrow):  # in memory, DuckDB makes an ENUM of it
+        return True
+    return arrow in _CONVERTED or (is_.is_timestamp(arrow) and arrow.unit == "ns")
+
+
+_RECIPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (is_.is_timestamp, "some milliseconds are years beyond 294247; store microseconds"),
+    (is_.is_map, "store its entries as rows of a table of their own"),
+    (is_.is_nested, "store a row for each value in a table of its own"),
+    (is_.is_duration, "store it as a number, of seconds say"),
+    (is_.is_decimal, f"store it with at most {DECIMAL_DIGITS} digits, or as a double"),
+    (is_.is_null, "it has no value in any row"),
+    (lambda _: True, "store it as a text or a number"),
+)
+"""What the owner can do about a column that a policy has no type for."""
+
+
+def _left_out(arrow: pa.DataType) -> str:
+    """Say why a column is left out, and what its owner can do."""
+    return f"no type for {arrow}: {next(told for fits, told in _RECIPES if fits(arrow))}"
+
+
+def widens(actual: Type, declared: Type, *, nearest: bool = False) -> bool:
+    """Return whether values of one type are values of another.
+
+    Args:
+        actual: what a file has.
+        declared: what the policy says.
+        nearest: whether a number may become the nearest integer.
+
+    >>> widens(INTEGER, DOUBLE), widens(DOUBLE, INTEGER), widens(DOUBLE, INTEGER, nearest=True)
+    (True, False, True)
 
     A date is no timestamp: the last days of a file's range have no number of microseconds.
     """
+    if actual.listed or declared.listed:
+        inner = (replace(one, listed=False) for one in (actual, declared))
+        return actual.listed is declared.listed and widens(*inner, nearest=nearest)
     if actual.kind is Kind.DECIMAL and declared.kind is Kind.DECIMAL:
         whole = declared.precision - declared.scale
         return actual.scale <= declared.scale and actual.precision - actual.scale <= whole
-    if declared.kind is Kind.DOUBLE:
+    if declared.kind is Kind.DOUBLE or (declared.kind is Kind.INTEGER and nearest):
         return actual.numeric
-    return actual == declared
+    return actual.kind is declared.kind
 
 
 def united(schemas: Iterable[Schema]) -> Schema:
@@ -176,7 +296,9 @@ def united(schemas: Iterable[Schema]) -> Schema:
             has = listed(sorted({kind.written[name] for kind in kinds if name in kind.written}))
             left_out[name] = f"files have it in types that are not one: {has}"
     written = {name: kind.written[name] for kind in kinds for name in kind.written}
-    return Schema(types, left_out, written)
+    converted = frozenset[str]().union(*(kind.converted for kind in kinds))
+    paths = {name: path for kind in kinds for name, path in kind.paths.items()}
+    return Schema(types, left_out, written, converted=converted, paths=paths)
 
 
 # Whether files have the columns that a policy declares. The schema of its files is a public
@@ -235,6 +357,39 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
     return list(found.values())
 
 
+def fitted(table: Table, schemas: Iterable[Schema]) -> Table:
+    """Return a table that says where its columns are in files, and which are converted."""
+    read = list({id(schema): schema for schema in schemas}.values())
+
+    def placed(columns: Mapping[str, Column]) -> dict[str, Column]:
+        return {
+            name: replace(
+                column,
+                converted=any(schema.converts(column) for schema in read),
+                path=next((s.paths[name] for s in read if name in s.paths), ()),
+            )
+            for name, column in columns.items()
+        }
+
+    return replace(table, columns=placed(table.columns), lists=placed(table.lists))
+
+
+def file_schemas(
+    table: Table, read: Callable[[Path], Schema] | None = None
+) -> Iterator[Schema]:
+    """Yield the schemas of what a table's rows are read from, of those that have one."""
+    match table.source:
+        case External() as source:
+            with suppress(Unreadable):
+                yield schema_of(opened(source).schema)
+        case Frame(rows):
+            yield schema_of(rows.schema)
+        case Files(paths) as source if not isinstance(source.format, Json):
+            for path in paths:
+                with suppress(Unfit):
+                    yield (read or schema_reader(source.format))(path)
+
+
 def lacking_columns(table: Table) -> list[Misfit]:
     """Return which columns some files of a table lack that others have: NULL is read there."""
     format_, lack = _format(table), dict[str, list[Path]]()
@@ -275,7 +430,7 @@ def _kinds(
 def _named(table: Table) -> Set[str]:
     """Return the columns that a policy names of a table, its unit among them."""
     stored = table.unit is not None and not table.together
-    return {*table.columns} | ({table.unit or ""} if stored else set())
+    return {*table.held} | ({table.unit or ""} if stored else set())
 
 
 def _format(table: Table) -> Format:
@@ -331,7 +486,8 @@ def _unread(path: Path, format_: Format) -> str:
 
 def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
     """Return how the schema of a place differs from what the policy declares of a table."""
-    wanted = {name: column.type for name, column in table.columns.items()}
+    wanted = {name: column.type for name, column in table.held.items()}
+    nearest = {n for n, column in table.held.items() if column.keys or column.bounds}
     if table.through is not None:
         wanted[table.through.column] = table.through.type
     elif table.unit is not None and not table.together:
@@ -340,18 +496,22 @@ def compare(table: Table, schema: Schema, place: str) -> list[Misfit]:
     return [
         Misfit(name, f"{place} {differs}", differs == _NO_COLUMN)
         for name, type_ in wanted.items()
-        if (differs := _differs(name, type_, schema)) is not None
+        if (differs := _differs(name, type_, schema, nearest=name in nearest)) is not None
     ]
 
 
 _NO_COLUMN = "has no such column"
 
 
-def _differs(name: str, declared: Type, schema: Schema) -> str | None:
+def _differs(name: str, declared: Type, schema: Schema, *, nearest: bool) -> str | None:
     actual = schema.types.get(name)
-    if actual is not None and (schema.fields is not None or widens(actual, declared)):
+    if actual is not None and schema.fields is not None:
+        return None
+    if actual is not None and widens(actual, declared, nearest=nearest):
         return None
     if name in schema.written:
+        if actual is not None and widens(actual, declared, nearest=True):
+            return f"has {schema.written[name]}: an integer of it needs bounds or keys"
         twice = "; it has others of that name but for case" if name in schema.alike else ""
         return f"has {schema.written[name]}, declared is {declared}{twice}"
     near = [one for one in schema.written if ascii_folded(one) == ascii_folded(name)]

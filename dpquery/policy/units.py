@@ -90,7 +90,9 @@ def likely_units(types: Mapping[str, Type]) -> list[str]:
     found = {
         name: referred
         for name, type_ in types.items()
-        if type_.kind in UNIT_KINDS and (referred := refers_to(said[name], ())) is not None
+        if type_.kind in UNIT_KINDS
+        and not type_.listed
+        and (referred := refers_to(said[name], ())) is not None
     }
     return [name for name, referred in found.items() if person(referred)] or [*found]
 
@@ -146,7 +148,7 @@ _DECISIONS = {
 
 def read_unit_type(unit: str, type_: Type) -> Type:
     """Return the type of a privacy unit, or refuse another than integer and text."""
-    if type_.kind not in UNIT_KINDS:
+    if type_.kind not in UNIT_KINDS or type_.listed:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
         remedy = "name a column of integers, texts, dates or decimals"

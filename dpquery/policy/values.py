@@ -11,13 +11,14 @@ import sys
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 from urllib.parse import parse_qsl, urlsplit
+from zoneinfo import available_timezones
 
 from dpquery.core.privacy import (
     BUDGET_MAX,
@@ -26,7 +27,18 @@ from dpquery.core.privacy import (
     Neighbours,
     exact_number,
 )
-from dpquery.core.types import INT64, ROWS_MAX, Kind, RowLimit, Type
+from dpquery.core.types import (
+    DECIMAL_DIGITS,
+    INT64,
+    MOMENTS,
+    NUMERIC,
+    ROWS_MAX,
+    Kind,
+    RowLimit,
+    Type,
+    in_every_calendar,
+)
+from dpquery.core.zones import known
 from dpquery.errors import nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Bounds, Value
@@ -35,8 +47,6 @@ T = TypeVar("T")
 
 KEYS_MAX = 1_000_000
 """Public keys of one column: as many as an answer may have cells."""
-DECIMAL_MAX = 18
-"""Digits of a decimal that fit a 64-bit integer."""
 DOUBLE_MAX = Fraction(sys.float_info.max)
 TEXT_LONGEST = 2**16
 """Characters: each text is carried at this length through joins and groups."""
@@ -300,6 +310,15 @@ def read_mark(value: object) -> str:
     return "" if value is False else read_text.read(value)
 
 
+@reader("the name of a time zone, as Europe/Berlin")
+def read_zone(value: object) -> str:
+    if isinstance(value, str) and known(value):
+        return value
+    why = "instants are shown and looked up in the calendar there."
+    near = nearest(value if isinstance(value, str) else "", sorted(available_timezones()))
+    raise Unfit(f"is not a time zone: {written(value)}", why, meant=written(near or "UTC"))
+
+
 @reader('"add-remove" or "substitute"')
 def read_neighbours(value: object) -> Neighbours:
     known = [str(relation) for relation in Neighbours]
@@ -323,23 +342,26 @@ _OTHER_NAMES = {
 }
 """What other systems call our types; a refusal names ours."""
 _PLAIN_TYPES = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
-TYPES = (*_PLAIN_TYPES, f"decimal({DECIMAL_MAX},2)")
+TYPES = (*_PLAIN_TYPES, "decimal(18,2)")
 
 
 @reader(f"a type: {', '.join(TYPES)}")
 def read_type(value: object) -> Type:
     text = value if isinstance(value, str) else ""
+    if text.endswith("[]") and read_type.fits(text[:-2]) and not text.endswith("[][]"):
+        return replace(read_type.read(text[:-2]), listed=True)
     if text in _PLAIN_TYPES:
         return Type(Kind(text))
     digits = re.fullmatch(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)", text)
-    if digits and 1 <= int(digits[1]) <= DECIMAL_MAX and int(digits[2]) <= int(digits[1]):
+    if digits and 1 <= int(digits[1]) <= DECIMAL_DIGITS and int(digits[2]) <= int(digits[1]):
         return Type(Kind.DECIMAL, int(digits[1]), int(digits[2]))
     near = _OTHER_NAMES.get(text.lower()) or nearest(text, TYPES) or "integer"
-    why = f"types are {', '.join(TYPES)}; a decimal has at most {DECIMAL_MAX} digits."
+    known = f"types are {', '.join(TYPES)}, and lists of these as text[]"
+    why = f"{known}; a decimal has at most {DECIMAL_DIGITS} digits."
     raise Unfit(f"is not a type: {written(value)}", why, meant=f'"{near}"')
 
 
-BOUNDED = frozenset({Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP})
+BOUNDED = NUMERIC | MOMENTS | {Kind.TIME}
 _EXAMPLES = {
     Kind.INTEGER: ("0", "120"),
     Kind.DOUBLE: ("0", "99.5"),
@@ -348,6 +370,8 @@ _EXAMPLES = {
     Kind.BOOLEAN: ("false", "true"),
     Kind.DATE: ("2000-01-01", "2030-12-31"),
     Kind.TIMESTAMP: ("2000-01-01T00:00:00", "2030-12-31T23:59:59"),
+    Kind.TIMESTAMPTZ: ("2000-01-01T00:00:00Z", "2030-12-31T23:59:59Z"),
+    Kind.TIME: ("08:00:00", "18:00:00"),
 }
 """Two values of each type, the lower first."""
 
@@ -368,11 +392,24 @@ def _value(value: object, type_: Type) -> Value:
             return value
         case Kind.TIMESTAMP if isinstance(value, datetime) and value.tzinfo is None:
             return value
+        case Kind.TIMESTAMPTZ if _is_instant(value):
+            return value.astimezone(UTC)
+        case Kind.TIME if isinstance(value, time) and value.tzinfo is None:
+            return value
     why = "bounds and keys are compared with the column, so they have its type."
     if type_.kind is Kind.TIMESTAMP:
-        why += "\ntimestamps have no time zone here."
+        why += "\na timestamp has no time zone; a timestamptz has one."
+    if type_.kind is Kind.TIMESTAMPTZ:
+        why += "\nan instant is written with its offset, Z for UTC, in the years 1 to 9999."
     what = f"holds {written(value)}, which is not a value of type {type_}"
     raise Unfit(what, why, meant=_example(type_))
+
+
+def _is_instant(value: object) -> TypeGuard[datetime]:
+    """Return whether a value is a moment with an offset that is in the calendar everywhere."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return False
+    return in_every_calendar(value)
 
 
 def _holds(type_: Type, value: Fraction) -> bool:
@@ -409,7 +446,7 @@ def read_keys(
         what = f"must be a list that is not empty, not {written(value)}"
         if isinstance(value, list):
             raise Unfit(what, "an empty list would say nothing.", meant=_example(type_))
-        alone = isinstance(value, str | int | date)
+        alone = isinstance(value, str | int | date | time)
         meant = f"[{written(value)}]" if alone else _example(type_)
         raise Unfit(what, "one key is a list as well.", meant=meant)
     if len(value) > KEYS_MAX:

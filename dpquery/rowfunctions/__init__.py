@@ -13,9 +13,11 @@ from dpquery.rowfunctions import (
     casts,
     conditional,
     dates,
+    lists,
     numeric,
     patterns,
     text,
+    zones,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
 
@@ -34,7 +36,9 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Numbers": numeric.FUNCTIONS,
     "Texts": text.FUNCTIONS,
     "Patterns": patterns.FUNCTIONS,
+    "Lists": lists.FUNCTIONS,
     "Dates and timestamps": dates.FUNCTIONS,
+    "Time zones": zones.FUNCTIONS,
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

@@ -18,8 +18,10 @@ from typing import Any
 from dpquery.core.types import (
     BOOLEAN,
     DATE,
+    DAY,
     DOUBLE,
     EPOCH,
+    FIRST_INSTANT,
     INT64,
     INTEGER,
     NUMERIC,
@@ -31,6 +33,7 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
+from dpquery.core.types import MOMENTS as MOMENT_KINDS
 from dpquery.ir.expr import Apply, Expr, Literal, Scalar, longest_of
 
 Value = Any
@@ -41,8 +44,12 @@ WHOLE = Interval(Fraction(INT64[0]), Fraction(INT64[1]))
 YEARS = {
     Kind.DATE: (ordinal(EPOCH.min.date()), ordinal(EPOCH.max.date())),
     Kind.TIMESTAMP: (ordinal(EPOCH.min), ordinal(EPOCH.max)),
+    Kind.TIMESTAMPTZ: (ordinal(EPOCH.min) + DAY, ordinal(EPOCH.max) - DAY),
 }
-"""Years 1 to 9999: what lies outside has no calendar, and functions of it are NULL."""
+"""Years 1 to 9999: what lies outside has no calendar, and functions of it are NULL.
+
+Of instants, but for a day at each end: in no zone is it another year there.
+"""
 CALENDAR = {kind: Interval(*map(Fraction, ends)) for kind, ends in YEARS.items()}
 
 
@@ -69,6 +76,7 @@ INTEGERS = Parameter("an integer", frozenset({Kind.INTEGER}))
 DOUBLES = Parameter("a number", NUMERIC, double=True)
 TEXTS = Parameter("a text", frozenset({Kind.TEXT}))
 MOMENTS = Parameter("a date or a timestamp", frozenset({Kind.DATE, Kind.TIMESTAMP}))
+INSTANTS = Parameter("a date, a timestamp or an instant", MOMENT_KINDS)
 ANY = Parameter("a value", frozenset(Kind))
 
 
@@ -217,6 +225,10 @@ def scalar(value: Value, type_: Type) -> Scalar | None:
             return EPOCH.date() + timedelta(days=value)
         case Kind.TIMESTAMP:
             return EPOCH + timedelta(microseconds=value)
+        case Kind.TIMESTAMPTZ:
+            return FIRST_INSTANT + timedelta(microseconds=value)
+        case Kind.TIME:
+            return (EPOCH + timedelta(microseconds=value)).time()
         case Kind.DECIMAL:
             return Fraction(value)
         case Kind.INTEGER:

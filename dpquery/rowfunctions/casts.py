@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from struct import Struct
 
-from dpquery.core.types import DATE, UNKNOWN, Interval, Kind, decimal_value
+from dpquery.core.types import DATE, DAY, NUMERIC, UNKNOWN, Interval, Kind, decimal_value
 from dpquery.ir.expr import Apply, Expr, longest_of
 from dpquery.rowfunctions.base import (
     DOUBLES,
@@ -29,7 +29,6 @@ from dpquery.rowfunctions.base import (
     mapped,
     scalar,
 )
-from dpquery.rowfunctions.dates import DAY
 from dpquery.rowfunctions.numeric import (
     cut_to_range,
     half_away,
@@ -145,7 +144,7 @@ FUNCTIONS = (
         parameters=(
             Parameter(
                 "a number, a text or a truth value",
-                frozenset(Kind) - MOMENTS.kinds,
+                NUMERIC | {Kind.TEXT, Kind.BOOLEAN},
             ),
         ),
         written=False,
@@ -191,7 +190,7 @@ FUNCTIONS = (
         parameters=(
             Parameter(
                 "an integer, a decimal, a text, a truth value or a date",
-                frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP},
+                frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME},
             ),
         ),
         written=False,

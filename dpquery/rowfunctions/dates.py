@@ -15,9 +15,10 @@ from fractions import Fraction
 from itertools import islice
 from typing import NamedTuple
 
-from dpquery.core.types import DATE, EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
+from dpquery.core.types import DATE, DAY, EPOCH, TIMESTAMP, UNKNOWN, Interval, Kind, Type
 from dpquery.ir.expr import Apply, Expr, Scalar
 from dpquery.rowfunctions.base import (
+    INSTANTS,
     INTEGERS,
     MOMENTS,
     TO_DATE,
@@ -40,7 +41,6 @@ from dpquery.rowfunctions.base import (
 _ZERO = EPOCH.toordinal()
 CLOCK = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 """Microseconds of the units that only timestamps have."""
-DAY = 24 * CLOCK["hour"]
 UNITS = {"year": 12, "quarter": 3, "month": 1}
 """Months of the units that are made of months."""
 _DAYS = {"week": 7, "day": 1}
@@ -62,7 +62,7 @@ class Moment(NamedTuple):
 
 def moment(value: Fraction | int, type_: Type) -> Moment:
     """Return the day of a number of days, or of microseconds, since 1970."""
-    days, time = divmod(int(value), DAY) if type_ == TIMESTAMP else (int(value), 0)
+    days, time = (int(value), 0) if type_ == DATE else divmod(int(value), DAY)
     return Moment(date.fromordinal(_ZERO + days), time)
 
 
@@ -74,7 +74,7 @@ def _number(day: int, type_: Type, time: int = 0) -> int:
 def began(value: Fraction | int, unit: str, type_: Type) -> int:
     """Return when a unit of time began that holds a moment."""
     if unit in CLOCK:  # a date is the beginning of its first second
-        return int(value - value % CLOCK[unit] if type_ == TIMESTAMP else value)
+        return int(value if type_ == DATE else value - value % CLOCK[unit])
     day = moment(value, type_).day
     if unit == "week":
         return _number(day.toordinal() - day.weekday(), type_)
@@ -192,7 +192,7 @@ def _of_part(name: str, part: Part) -> RowFunction:
         first, last = part.around
         return _read(call, range_, part.changes, part.reads, last - first + 1)
 
-    stamps = Parameter("a timestamp", frozenset({Kind.TIMESTAMP}))
+    stamps = Parameter("a timestamp or a time", frozenset({Kind.TIMESTAMP, Kind.TIME}))
     return RowFunction(
         name=name.upper(),
         aliases=part.aliases,
@@ -228,6 +228,13 @@ def _read(
 
 def _seconds(value: Fraction | int, argument: Expr) -> float:
     return float(value) * 86_400 if argument.type == DATE else float(value) / 1e6
+
+
+def _seconds_sql(call: Apply, text: str) -> str:
+    """Write seconds; of instants, DuckDB's own are not the nearest doubles."""
+    if call.arguments[0].type.kind is Kind.TIMESTAMPTZ:
+        return f"(CAST(epoch_us({text}) AS DOUBLE) / 1e6)"
+    return f"epoch({text})"
 
 
 # Beginnings.
@@ -373,7 +380,7 @@ def _named(name: str, names: tuple[str, ...], letter: str, summary: str) -> RowF
 def _passed(unit: str, value: Fraction | int, type_: Type) -> int:
     """Count the beginnings of a unit before a moment, from some day on."""
     if unit in CLOCK:
-        return int(value) * (1 if type_ == TIMESTAMP else DAY) // CLOCK[unit]
+        return int(value) * (DAY if type_ == DATE else 1) // CLOCK[unit]
     day = moment(value, type_).day
     if unit == "day":
         return day.toordinal()
@@ -417,11 +424,13 @@ FUNCTIONS = (
     *(_of_part(name, part) for name, part in PARTS.items()),
     RowFunction(
         name="EPOCH",
-        summary="Seconds since 1970, with their fraction",
+        summary="Seconds since 1970, with their fraction; of an instant, in UTC",
         example="EPOCH(seen_at)",
-        parameters=(MOMENTS,),
+        parameters=(INSTANTS,),
         result=TO_DOUBLE,
         meaning=lambda call, value: _seconds(value, call.arguments[0]),
+        written_as=_seconds_sql,
+        calls=("/", "epoch", "epoch_us"),
         range=lambda arguments, ranges: mapped(
             ranges[0], lambda end: Fraction(_seconds(end, arguments[0]))
         ),
@@ -432,7 +441,7 @@ FUNCTIONS = (
         aliases=("DATETRUNC",),
         summary="When the year, quarter, month, week, day, hour, minute or second began",
         example="DATE_TRUNC('month', hired)",
-        parameters=(one_of(*UNIT_WORDS), MOMENTS),
+        parameters=(one_of(*UNIT_WORDS), INSTANTS),
         result=lambda arguments: arguments[1].type,
         meaning=lambda call, unit, value: began(value, unit, call.type),
         written_as=lambda call, unit, text: as_type(call, f"date_trunc({unit}, {text})"),
@@ -462,7 +471,7 @@ FUNCTIONS = (
         aliases=("DATEDIFF",),
         summary="How many times a unit begins from the first moment to the second",
         example="DATE_DIFF('year', hired, DATE '2024-12-31')",
-        parameters=(one_of(*UNITS, "day", *CLOCK), MOMENTS, MOMENTS),
+        parameters=(one_of(*UNITS, "day", *CLOCK), INSTANTS, INSTANTS),
         result=TO_INTEGER,
         meaning=_boundaries,
         range=_diff_range,
@@ -474,7 +483,7 @@ FUNCTIONS = (
         name="DATE_ADD",
         summary="A moment so much later; also hired + INTERVAL 3 MONTH",
         example="DATE_ADD(hired, INTERVAL 3 MONTH)",
-        parameters=(MOMENTS, count_to(-(10**9), 10**9), one_of(*UNIT_WORDS)),
+        parameters=(INSTANTS, count_to(-(10**9), 10**9), one_of(*UNIT_WORDS)),
         result=first_type,
         meaning=lambda call, value, count, unit: shifted(value, count, unit, call.type),
         written_as=_moved_sql,

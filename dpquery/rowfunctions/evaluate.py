@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import date, time
 from fractions import Fraction
 
 from dpquery.core.types import DOUBLE, Kind, Type, ordinal
@@ -95,7 +95,7 @@ def constant(value: Scalar | float | None, type_: Type) -> Value:
     >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
     (0.1, 2)
     """
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return ordinal(value)
     if type_.kind is Kind.DOUBLE and isinstance(value, int | Fraction):
         return settled(float(value))

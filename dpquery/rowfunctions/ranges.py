@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import trunc
 from typing import NamedTuple
 
-from dpquery.core.types import UNKNOWN, Interval, Kind
+from dpquery.core.types import MOMENTS, UNKNOWN, Interval, Kind
 from dpquery.errors import nearest
 from dpquery.ir.expr import (
     Apply,
@@ -53,7 +53,7 @@ _OPPOSITE = {
     Comparison.GT: Comparison.LE,
     Comparison.GE: Comparison.LT,
 }
-_WHOLE_STEPS = frozenset({Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP})
+_WHOLE_STEPS = frozenset({Kind.INTEGER, Kind.TIME, *MOMENTS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpquery.core.privacy import Loss
+from dpquery.core.source import Source
 from dpquery.errors import (
     Diagnostic,
     NameRefused,
@@ -19,6 +20,7 @@ from dpquery.ir.query import Bound
 from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.sql.bind.dp_calls import lacks_bounds
+from dpquery.sql.bind.fields import read_fields
 from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.statement import Statement
 from dpquery.sql.parse.parser import Parsed, parse
@@ -45,6 +47,7 @@ def bind(
         PlanRefused: DPQ402, DPQ405 the groups; DPQ404 DISTINCT.
         SyntaxRefused: DPQ102, DPQ105 what rows, or results, do not have.
     """
+    read_fields(parsed, policy)
     try:
         return _bound(parsed, policy, public, price, given)
     except (NameRefused, RuleRefused, SyntaxRefused) as refused:
@@ -53,7 +56,7 @@ def bind(
         refused.diagnostic = with_slip_mended(
             refused.diagnostic,
             parsed.source,
-            lambda source: _bound(parse(source), policy, public, price, given),
+            lambda source: _bound(_parsed(source, policy), policy, public, price, given),
             UNKNOWN if refused.code == "DPQ204" else BOUND,
         )
         raise
@@ -67,8 +70,16 @@ def bind_view(
     Raises:
         QueryRefused: as `bind`, but of no result: private rows are fine.
     """
+    read_fields(parsed, policy)
     shares = None if price is None else Shares.of(price)
     return Statement(parsed, policy, public, shares).view()
+
+
+def _parsed(source: Source, policy: Policy) -> Parsed:
+    """Parse a text, with fields of structures as columns."""
+    parsed = parse(source)
+    read_fields(parsed, policy)
+    return parsed
 
 
 def _with_calls(
@@ -83,7 +94,7 @@ def _with_calls(
         return refused  # it is mended already, at this place
     shares = Shares.of(Loss(Fraction(1, 2)))
     try:
-        bound = Statement(parse(parsed.source), policy, public, shares).bound()
+        bound = Statement(_parsed(parsed.source, policy), policy, public, shares).bound()
     except QueryRefused:
         return refused
     if any(lacks_bounds(call) for frontier in bound.frontiers for call in frontier.calls):

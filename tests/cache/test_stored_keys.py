@@ -106,10 +106,20 @@ OF_POLICY: dict[str, Any] = {
     "directory": Path("/elsewhere"),
 }
 ELSEWHERE = {
-    # asked for by its name, in the scan, or read by nothing but DESCRIBE
-    Column: {"name", "per_unit", "parts_rows", "description"},
-    Table: {"name", "source", "columns", "public", "unique"},
-    Policy: {"name", "budget", "analysts", "published", "tables", "ledger", "limits", "price"},
+    # asked for by its name, in the scan, or read by nothing but DESCRIBE; a zone is in types
+    Column: {"name", "per_unit", "parts_rows", "description", "converted", "path"},
+    Table: {"name", "source", "columns", "public", "unique", "zone"},
+    Policy: {
+        "name",
+        "budget",
+        "analysts",
+        "published",
+        "tables",
+        "ledger",
+        "limits",
+        "price",
+        "zone",
+    },
 }
 """Says nothing of a law, says it in another field, or decides in `holder_of` whose it is."""
 

@@ -12,6 +12,7 @@ from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, 
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import PINS, quoted, start, unplain_columns
 from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.files import fit_of
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column, DatabaseTable, Table
 from tests.worlds import World, policy_of, private_table, write
@@ -100,6 +101,7 @@ def database_world(path: Path, *columns: Column, **settings: object) -> World:
     table = Table(
         "t", source, (), listed, "unit", INTEGER, **{"max_rows_contributed": 1, **settings}
     )  # type: ignore[arg-type]
+    table, _ = fit_of(table)
     return World(table, DuckDBEngine(policy_of(table), FaultLog(None)))
 
 

@@ -7,11 +7,12 @@ range that was stated before any row was read.
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from dpquery.core.types import (
     DOUBLE,
     INTEGER,
     TEXT,
+    TIME,
     TIMESTAMP,
     Kind,
     Type,
@@ -32,6 +34,7 @@ from dpquery.core.types import (
 )
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.sources import own_rows_sql
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
@@ -41,9 +44,19 @@ from tests.engine.verify.syntax import ROW_FUNCTIONS, parsed, require_expression
 from tests.oracle.rows import read_rows
 from tests.worlds import private_table, scope_of
 
+# When the clocks of Berlin change in 2019, and a moment to both sides.
+CHANGES = [
+    at + by for at in (1553994000000000, 1572138000000000) for by in (-1, 0, 3_600_000_000)
+]
 NAN, INF = float("nan"), float("inf")
 LONG = 2**63
 MOMENTS = [datetime.fromisoformat(text) for text in ("2000-01-01", "2020-01-01 12:00")]
+
+
+def in_zone(zone: str) -> Type:
+    return Type(Kind.TIMESTAMPTZ, zone=zone)
+
+
 COLUMNS = (
     Column("i", INTEGER, Bounds(-5, 100)),
     Column("j", INTEGER, Bounds(-5, 100)),
@@ -61,6 +74,18 @@ COLUMNS = (
     Column("far", DATE),
     Column("at", TIMESTAMP, Bounds(*MOMENTS)),
     Column("late", TIMESTAMP),
+    Column("nano", TIMESTAMP, converted=True),
+    Column("z", in_zone("Europe/Berlin"), Bounds(*(m.replace(tzinfo=UTC) for m in MOMENTS))),
+    Column("zf", in_zone("Australia/Lord_Howe")),
+    Column("zn", in_zone("America/New_York"), converted=True),
+    Column("tod", TIME),
+    Column("cat", INTEGER, Bounds(-5, 100), converted=True),
+    Column("dec", INTEGER, Bounds(-(10**9), 10**9), converted=True),
+    Column("big", Type(Kind.DECIMAL, 38, 2)),
+    Column("u64", Type(Kind.DECIMAL, 20), converted=True),
+    Column("uid", TEXT, max_length=36, converted=True),
+    Column("tags", Type(Kind.TEXT, listed=True), max_length=3),
+    Column("odds", Type(Kind.DOUBLE, listed=True), Bounds(Fraction(-1), Fraction(9))),
 )
 SCHEMA = pa.schema(
     {
@@ -68,7 +93,11 @@ SCHEMA = pa.schema(
         "m": pa.decimal128(9, 2), "w": pa.decimal128(18, 4), "s": pa.string(),
         "t": pa.string(), "b": pa.bool_(), "c": pa.bool_(), "day": pa.date32(),
         "old": pa.date32(), "far": pa.date32(), "at": pa.timestamp("us"),
-        "late": pa.timestamp("us"),
+        "late": pa.timestamp("us"), "nano": pa.timestamp("ns"),
+        "z": pa.timestamp("us", "UTC"), "zf": pa.timestamp("us", "Europe/Paris"),
+        "zn": pa.timestamp("ns", "UTC"), "tod": pa.time64("us"), "cat": pa.float64(),
+        "dec": pa.decimal128(38, 10), "big": pa.decimal128(38, 2), "u64": pa.uint64(),
+        "uid": pa.uuid(), "tags": pa.list_(pa.string()), "odds": pa.list_(pa.float64()),
     }
 )  # fmt: skip
 _SMALL = [-(2**31), -5, -1, 0, 1, 2, 7, 99, 100, 2**31 - 1]
@@ -98,6 +127,24 @@ CELLS: dict[str, list[object]] = {
     "old": _DAYS,
     "far": _DAYS,
     "at": [-LONG, -1, 0, 946684800000000, 10**15, 1577880000000000, 951827696789012, LONG - 1],
+    "nano": [-LONG, -LONG + 1, -LONG + 2, -1001, -1000, -999, -1, 0, 1, 999, 1000, LONG - 1,
+             LONG - 2, 951827696789012345],
+    "z": [-LONG, -LONG + 1, -1, LONG - 1, *CHANGES, 1003024800000000],
+    "zf": [-LONG, -LONG + 1, -62135596800000001, -62135510400000000, -62135510400000001, -1, 0,
+           253402214399999999, 253402214400000000, LONG - 1, LONG - 2, 1554566400000000 - 1,
+           1554566400000000, 1570291200000000 - 1, 1570291200000000, -2400000000000000],
+    "zn": [-LONG, -LONG + 1, -LONG + 2, -1001, -1000, -1, 0, 999, LONG - 2, LONG - 1,
+           1583650799999999999, 1583650800000000000],
+    "tod": [0, 1, 999999, 43200000000, 86399999999],
+    "cat": [NAN, INF, -INF, -0.0, 0.5, 1.5, 2.5, -2.5, 1e300, -1e300, 9.3e18, 7.0, 100.4],
+    "dec": list(map(Decimal, ("-9999999999999999999999999999.9999999999", "-2.5", "-0.5", "0.5",
+                              "1.4999999999", "2.5", "9999999999999999999999999999", "7"))),
+    "big": list(map(Decimal, ("-999999999999999999999999999999999999.99", "-0.01", "0", "2.5",
+                              "999999999999999999999999999999999999.99"))),
+    "u64": [0, 1, LONG - 1, LONG, 2 * LONG - 1],
+    "tags": [[], ["a"], ["abcd", None], [None], ["a\0", ""], ["b"] * 99 + ["a"], ["ä"] * 99],
+    "odds": [[], [NAN], [INF, -INF], [1.5, -0.0], [None, 1e300], [0.5] * 70],
+    "uid": [UUID(int=0).bytes, UUID(int=2**128 - 1).bytes, UUID(int=2**127).bytes],
     "late": [-LONG, -LONG + 1, -62135596800000001, -62135596800000000, -1, 0, 1, 10**15,
              253402300799999999, 253402300800000000, LONG - 1, 951827696789012],
 }  # fmt: skip
@@ -210,6 +257,18 @@ MEANT = {
     "TO_FLOAT": ["f::FLOAT", "d::REAL", "CAST(i AS FLOAT)", "n::FLOAT", "(f * 1e-30)::FLOAT"],
     "TO_TEXT": ["CAST(i AS TEXT)", "n::VARCHAR", "m::TEXT", "w::TEXT", "b::TEXT", "day::TEXT",
                 "far::TEXT"],
+    "LOCAL": ["z AT TIME ZONE 'Europe/Paris'", "zf AT TIME ZONE 'UTC'", "zf::TIMESTAMP",
+              "zn AT TIME ZONE 'Pacific/Apia'", "HOUR(zf)", "MINUTE(zn)", "YEAR(zf)", "z::DATE",
+              "DATE_TRUNC('month', zf)", "DATE_TRUNC('day', z)", "STRFTIME(zf, '%Y-%m-%d %H')",
+              "DATE_DIFF('day', z, zf)", "z + INTERVAL 2 DAY", "DAYNAME(zn)", "LAST_DAY(zf)"],
+    "INSTANT": ["at AT TIME ZONE 'Europe/Berlin'", "late AT TIME ZONE 'America/New_York'",
+                "at::TIMESTAMPTZ", "late AT TIME ZONE 'UTC'",
+                "nano AT TIME ZONE 'Australia/Lord_Howe'", "day::TIMESTAMPTZ"],
+    "CLOCK_TRUNC": [f"DATE_TRUNC('{unit}', {of})" for unit in ("hour", "minute", "second")
+                    for of in ("z", "zf", "zn")],
+    "LIST_CONTAINS": ["LIST_CONTAINS(tags, 'a')", "ARRAY_HAS(tags, s)", "LIST_HAS(odds, 1.5)",
+                      "'abc' IN UNNEST(tags)", "d IN UNNEST(odds)"],
+    "LIST_LENGTH": ["LEN(tags)", "LENGTH(odds)"],
     "TO_DATE": ["at::DATE", "CAST(late AS DATE)"],
     "TO_TIMESTAMP": ["day::TIMESTAMP", "CAST(far AS TIMESTAMP)"],
 }  # fmt: skip
@@ -225,6 +284,13 @@ MIXED = [
     "w::DECIMAL(18,1)",
     "i::DECIMAL(9,2)",
     "EXTRACT(year FROM day)",
+    *("HOUR(tod)", "MINUTE(tod)", "SECOND(tod)", "COALESCE(tod, TIME '12:00')"),
+    *("EPOCH(zn)", "EPOCH(zf)", "DATE_DIFF('hour', z, zf)", "z + INTERVAL 3 HOUR"),
+    *("GREATEST(z, zn)", "COALESCE(z, zn)", "z < zf", "zf >= '2019-04-07 02:15:00'"),
+    *("zn = TIMESTAMPTZ '1970-01-01 00:00:00Z'", "nano < TIMESTAMP '1970-01-01'"),
+    *("COALESCE(nano, at)", "YEAR(nano)", "tod > TIME '11:59:59.999999'"),
+    *("cat + 1", "dec * 2", "cat // 7", "uid || 'x'", "LEFT(uid, 3)", "u64 > 5", "u64 * 2"),
+    *("big > 0.5", "COALESCE(big, 1.5)", "ABS(u64)", "FLOOR(dec)", "SIGN(big)"),
     "DATE_PART('dow', at)",
     "i // j",
     "i % j",
@@ -249,9 +315,11 @@ def path(tmp_path_factory) -> Path:
         cells = [None, *CELLS[name]]
         listed = cells + [random.choice(cells) for _ in range(rows - len(cells))]
         random.shuffle(listed)
-        if name in {"day", "old", "far"}:
+        if name == "tod":
+            columns[name] = pa.array(listed, pa.int64()).cast(type_)
+        elif name in {"day", "old", "far"}:
             columns[name] = pa.array(listed, pa.int32()).cast(type_)
-        elif name in {"at", "late"}:
+        elif name in {"at", "late", "nano", "z", "zf", "zn"}:
             columns[name] = pa.array(listed, pa.int64()).cast(type_)
         else:
             columns[name] = pa.array(listed, type_)
@@ -274,7 +342,7 @@ def inside(expr: Expr):
 
 def plain(value: object) -> object:
     match value:
-        case date():
+        case date() | time():
             return ordinal(value)
         case Decimal():
             return Fraction(value)
@@ -289,7 +357,8 @@ def same(one: object, other: object, *, exact: bool) -> bool:
 
 KINDS = {
     Kind.INTEGER: int, Kind.DOUBLE: float, Kind.DECIMAL: Fraction, Kind.TEXT: str,
-    Kind.BOOLEAN: bool, Kind.DATE: int, Kind.TIMESTAMP: int,
+    Kind.BOOLEAN: bool, Kind.DATE: int, Kind.TIMESTAMP: int, Kind.TIMESTAMPTZ: int,
+    Kind.TIME: int,
 }  # fmt: skip
 TEXTS = [text for texts in MEANT.values() for text in texts] + MIXED
 
@@ -307,15 +376,17 @@ def test_every_function_is_here():
 def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
     table = private_table([path], COLUMNS, unit=None)
     expr = bound(text, table)
-    sql = Place(table, f"read_parquet('{path}')").value(expr)
-    shown = f"epoch_us({sql})" if expr.type == TIMESTAMP else sql
+    rows = f"({own_rows_sql(table)})"
+    sql = Place(table, rows).value(expr)
+    clocks = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}
+    shown = f"epoch_us({sql})" if expr.type.kind in clocks else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
     with start() as connection:
-        query = f"SELECT {shown} FROM read_parquet('{path}') WHERE {sql} IS NULL OR TRUE"
+        query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
         read = parsed(connection, f"SELECT {sql}")["select_list"]
         require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
         found = [plain(value) for (value,) in connection.execute(query).fetchall()]
-        connection.execute(f"SELECT {shown} FROM read_parquet('{path}') WHERE FALSE")
+        connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
     names = [name for _, name in columns_of(expr)]
     rows = [{(0, name): row[name] for name in names} for _, row in read_rows(table, names)]
     applied = [e for e in inside(expr) if isinstance(e, Apply)]

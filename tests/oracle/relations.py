@@ -117,6 +117,9 @@ class Relations:
                 (text,) = values
                 without = [None] if node.keeps else []
                 values = without if text is None else text.split(node.separator)[: node.most]
+            if node.listed:
+                (listed,) = values
+                values = listed or ([None] if node.keeps else [])
             for value in values:
                 yield unit, {**row, (node.number, node.values[0].name): value}
 

@@ -12,9 +12,12 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from math import copysign, isinf, isnan
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpquery.core.types import Kind, Type, decimal_value
@@ -22,6 +25,8 @@ from dpquery.engine.files import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import constant, settled
+from dpquery.rowfunctions.lists import MOST_VALUES
+from dpquery.rowfunctions.numeric import half_away
 
 
 def read_rows(
@@ -86,7 +91,7 @@ def _stored_rows(
         raise DataChanged(
             f"{table.name!r} is in a DuckDB file, which this engine does not read"
         )
-    columns = [table.columns[name] for name in names]
+    columns = [table.held[name] for name in names]
     for path in table.source.paths:
         yield from _rows_of(path, unit, columns)
 
@@ -94,14 +99,24 @@ def _stored_rows(
 def _rows_of(
     path: Path, unit: str | None, columns: Sequence[Column]
 ) -> Iterator[tuple[Value, Mapping[str, Value]]]:
-    wanted = {column.name for column in columns} | ({unit} if unit is not None else set())
+    wanted = {(column.path or (column.name,))[0] for column in columns} | (
+        {unit} if unit is not None else set()
+    )
     with pq.ParquetFile(path) as file:
         data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
     units = [None] * length if unit is None else _plain(data.column(unit))
-    cells = [map(_Clamp(column), _plain(data.column(column.name))) for column in columns]
+    cells = [map(_Clamp(column), _plain(_field(data, column))) for column in columns]
     names = [column.name for column in columns]
     for owner, *values in zip(units, *cells, strict=True):
         yield owner, dict(zip(names, values, strict=True))
+
+
+def _field(data: pa.Table, column: Column) -> pa.ChunkedArray:
+    """Return a column, or a field inside of its structures."""
+    if column.name in data.column_names:
+        return data.column(column.name)
+    first, *others = column.path
+    return reduce(lambda of, name: pc.struct_field(of, [name]), others, data.column(first))
 
 
 def plain_rows(table: pa.Table) -> Iterator[Mapping[str, Value]]:
@@ -117,12 +132,31 @@ def _exact(cell: Value) -> Value:
 
 def _plain(column: pa.ChunkedArray) -> list[Value]:
     """Return the cells of a column; moments as the integers that the file holds."""
-    if pa.types.is_date32(column.type):
+    type_ = column.type
+    if pa.types.is_date32(type_):
         column = column.cast(pa.int32())
-    elif pa.types.is_timestamp(column.type):
+    elif pa.types.is_timestamp(type_) or pa.types.is_time64(type_):
         column = column.cast(pa.int64())
+    elif pa.types.is_time32(type_):
+        column = column.cast(pa.int32())
+    elif pa.types.is_list(type_):
+        lists = (None if one.values is None else one.values for one in column)
+        return [None if one is None else _plain(pa.chunked_array([one])) for one in lists]
     cells: list[Value] = column.to_pylist()
+    if isinstance(type_, pa.UuidType):
+        return [None if cell is None else str(cell) for cell in cells]
+    if pa.types.is_temporal(type_) and not pa.types.is_date(type_):
+        return [_microseconds(cell, type_.unit) for cell in cells]
     return cells
+
+
+def _microseconds(cell: int | None, unit: str) -> int | None:
+    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite."""
+    if cell is None or unit == "us":
+        return cell
+    if unit == "ns" and cell in {1 - 2**63, 2**63 - 1}:
+        return None
+    return cell // 1000 if unit == "ns" else cell * {"ms": 1000, "s": 10**6}[unit]
 
 
 class _Clamp:
@@ -135,12 +169,25 @@ class _Clamp:
         if column.bounds is not None:
             low, high = column.bounds.low, column.bounds.high
             self._ends = constant(low, column.type), constant(high, column.type)
+        elif column.type.kind in {Kind.INTEGER, Kind.DECIMAL}:
+            self._ends = column.interval.low, column.interval.high
 
     def __call__(self, cell: Value) -> Value:
+        if self._type.listed and cell is not None:
+            return [
+                None if each is None else self._clamped(each) for each in cell[:MOST_VALUES]
+            ]
+        return self._clamped(cell)
+
+    def _clamped(self, cell: Value) -> Value:
         value = None if cell is None else self._typed(cell)
         if value is None or self._ends is None:
             return value
         low, high = self._ends
+        if self._type.kind is Kind.INTEGER or (
+            self._type.kind is Kind.DECIMAL and not self._type.scale
+        ):
+            low, high = int(low), int(high)
         return low if value < low else high if value > high else value
 
     def _typed(self, cell: Value) -> Value:
@@ -148,7 +195,13 @@ class _Clamp:
             case Kind.DOUBLE:
                 return settled(float(cell))
             case Kind.DECIMAL:
-                return Fraction(cell)
+                return Fraction(cell) if self._type.scale else int(cell)
             case Kind.TEXT:
                 return cell[: self._longest]
+            case Kind.INTEGER if isinstance(cell, Decimal):
+                return half_away(Fraction(cell))
+            case Kind.INTEGER if isinstance(cell, float):
+                if isnan(cell) or isinf(cell):
+                    return None if isnan(cell) else int(copysign(2**63, cell))
+                return round(cell)
         return cell

@@ -205,10 +205,10 @@ def test_units_with_rows_in_several_parts_are_counted(
 def test_a_missing_column_and_a_type_that_does_not_widen_are_faults(
     found: Callable[..., Found],
 ) -> None:
-    table = pa.table({"id": [1], "x": [0.5]})
+    table = pa.table({"id": [1], "x": ["0.5"]})
     columns = "x = { type = 'integer', bounds = [0, 1] }\ny = { type = 'text' }"
     assert found(private(columns), t=table) == [
-        ("fault", "x", "t.parquet has double, declared is integer"),
+        ("fault", "x", "t.parquet has string, declared is integer"),
         ("fault", "y", "t.parquet has no such column"),
     ]
 

@@ -239,7 +239,7 @@ CASES = [
     # types
     column('type = "intger"', "type", remedy='type = "integer"'),
     column('type = "VARCHAR"', "type", remedy='type = "text"'),
-    column('type = "decimal(19,2)"', "type"),
+    column('type = "decimal(39,2)"', "type"),
     column('type = "decimal(3,4)"', "type"),
     column("type = 1", "type"),
     column("bounds = [0, 1]", ""),

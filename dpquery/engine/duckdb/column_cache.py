@@ -85,6 +85,8 @@ class Held:
             often: whether it will ask several times.
         """
         table = read.table
+        if any(name[2:] in table.lists for name in names):
+            return read  # how long lists are is not known
         entry = self._entry(table, state)
         if not (names <= entry.kept and entry.name):
             far = not read.near  # to find whose its rows are costs more than to keep it

@@ -29,6 +29,7 @@ from dpquery.engine.duckdb.expr_sql import (
     storage,
 )
 from dpquery.engine.duckdb.sources import view_name
+from dpquery.engine.duckdb.stored_sql import ELEMENT, element_of
 from dpquery.ir.expr import (
     Code,
     ColumnRef,
@@ -45,6 +46,7 @@ from dpquery.ir.query import Key, Scan, columns_read, leading
 from dpquery.ir.relations import Filter, Relation, TableScan, only_table, tables_of
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
+from dpquery.rowfunctions.lists import MOST_VALUES
 from dpquery.rowfunctions.ranges import conjuncts
 
 
@@ -101,7 +103,7 @@ class Place(Values):
 
     def column(self, reference: ColumnRef) -> str:
         """Write a column in its domain."""
-        column = self.table.columns[reference.name]
+        column = self.table.held[reference.name]
         return held_name(column.name) if self.held else clamped(column)
 
     def relation(self, relation: Relation) -> str:
@@ -175,6 +177,9 @@ def clamped(column: Column) -> str:
     `least` and `greatest` would turn NULL into a bound, so it is CASE.
     """
     name, kind = quoted(column.name), column.type.kind
+    if column.type.listed:
+        inner = clamped(element_of(column))
+        return f"list_transform({name}[1:{MOST_VALUES}], lambda {quoted(ELEMENT)}: {inner})"
     if kind is Kind.TEXT:
         return f"left({name}, {column.max_length})"
     if kind is Kind.BOOLEAN:
@@ -213,7 +218,7 @@ def code_sql(rows: Values, code: Code) -> str:
     if not _inside(code):
         value = cut_sql(value, _end(code.low, code), _end(code.high, code))
     match type_.kind:
-        case Kind.DATE | Kind.TIMESTAMP:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME:
             number = _ordinal(value, type_)
         case Kind.DOUBLE:
             number = _on_grid(value, code)
@@ -226,7 +231,7 @@ def code_sql(rows: Values, code: Code) -> str:
 
 def _ordinal(value: str, type_: Type) -> str:
     """Write a moment as its number since 1970, and any other value as it is."""
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind in {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}:
         return f"epoch_us({value})"
     return f"({value} - CAST('1970-01-01' AS DATE))" if type_.kind is Kind.DATE else value
 
@@ -256,7 +261,7 @@ def _inside(code: Code) -> bool:
 def _end(end: int, code: Code) -> str:
     """Write an end of the range in the type of the value."""
     type_, place = code.expr.type, end * code.grid
-    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, *YEARS} else place
+    known = scalar(end, type_) if type_.kind in {Kind.INTEGER, Kind.TIME, *YEARS} else place
     return constant(known, type_, code.range)
 
 

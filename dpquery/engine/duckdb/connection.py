@@ -8,21 +8,34 @@ relies on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
 from dpquery.engine.duckdb.row_wise import collated, plan_of, types_of, why_not
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Column, DatabaseTable, Table
-from dpquery.policy.schema import Misfit, Schema, compare
+from dpquery.policy.schema import Found, Misfit, Schema, compare, fitted, schema_from
 from dpquery.policy.values import read_name
 
 T = TypeVar("T")
@@ -153,6 +166,24 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def duckdb_name(type_: Type) -> str:
+    """Return DuckDB's name of a declared type.
+
+    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
+    ('DECIMAL(9, 2)', 'VARCHAR')
+    """
+    if type_.listed:
+        return f"{duckdb_name(replace(type_, listed=False))}[]"
+    names = {
+        Kind.INTEGER: "BIGINT",
+        Kind.TEXT: "VARCHAR",
+        Kind.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
+    }
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    return names.get(type_.kind, type_.kind.value.upper())
+
+
 # The columns of a table or a view in a DuckDB file: their types, and what they are beside.
 #
 # A collation goes with a column through every cast and function, and rows are told apart by
@@ -160,31 +191,56 @@ def text(value: str) -> str:
 # give the same each time, for each row by itself.
 
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Types of which every value is a BIGINT."""
 _TYPES = {
-    **dict.fromkeys(_INTEGERS, INTEGER),
+    **dict.fromkeys(INTEGERS, INTEGER),
+    "UBIGINT": Type(Kind.DECIMAL, 20),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), Type(Kind.DECIMAL, DECIMAL_DIGITS)),
     **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
-    "VARCHAR": TEXT,
+    **dict.fromkeys(("VARCHAR", "UUID"), TEXT),
     "BOOLEAN": BOOLEAN,
     "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS"), TIMESTAMP),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), TIMESTAMPTZ),
+    **dict.fromkeys(("TIME", "TIME_NS"), TIME),
+}
+_AS_THEY_ARE = {name for name, type_ in _TYPES.items() if duckdb_name(type_) == name} | {
+    *INTEGERS,
+    "FLOAT",
 }
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def database_schema(connection: duckdb.DuckDBPyConnection, origin: str) -> Schema:
     """Return the columns of a table, with a type where a policy can declare it."""
-    described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
-    named = {name: type_ for name, type_, *_ in described}
-    types = {name: type_ for name, one in named.items() if (type_ := _type(one))}
-    return Schema(types, written=named)
+    rows = connection.sql(f"SELECT * FROM {origin}")
+    return schema_from(_flat(zip(rows.columns, rows.types, strict=True)), {})
+
+
+def _flat(columns: Iterable[tuple[str, Any]], before: tuple[str, ...] = ()) -> Iterator[Found]:
+    """Yield columns, and in the place of structures their fields."""
+    for name, type_ in columns:
+        called = str(type_)
+        if type_.id == "struct":
+            yield from _flat(type_.children, (*before, name))
+        else:
+            yield Found((*before, name), _type(called), called, not _as_it_is(called))
 
 
 def _type(name: str) -> Type | None:
     decimal = _DECIMAL.fullmatch(name)
     if decimal:
         return Type(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
-    return _TYPES.get(name)
+    if name.endswith("[]"):
+        inner = _type(name[:-2])
+        return None if inner is None or inner.listed else replace(inner, listed=True)
+    return TEXT if name.startswith("ENUM(") else _TYPES.get(name)
+
+
+def _as_it_is(name: str) -> bool:
+    name = name.removesuffix("[]")
+    return name in _AS_THEY_ARE or _DECIMAL.fullmatch(name) is not None
 
 
 _UNRESOLVED = "cannot be resolved by what its file holds"
@@ -203,11 +259,12 @@ def unplain_columns(
     assert isinstance(source, DatabaseTable)  # noqa: S101 - the caller looked
     origin = stored(source)
     try:
-        there = database_schema(connection, origin).written
+        schema = database_schema(connection, origin)
     except duckdb.Error:
         return [("*", f"{source.table} {_UNRESOLVED}")]
     unit = table.unit if table.through is None else table.through.column
-    names = [name for name in there if name in {*table.columns, unit}]
+    named = [name for name in schema.written if name in {*table.held, unit}]
+    names = [*dict.fromkeys(schema.paths.get(name, (name,))[0] for name in named)]
     if not names:
         return []
     plan = plan_of(connection, f"SELECT {', '.join(map(quoted, names))} FROM {origin}")
@@ -224,18 +281,6 @@ def unplain_columns(
         if by_itself is not None and (one := why_not(by_itself, str(source.database)))
     ]
     return found if 0 < len(found) < len(names) else [("*", f"{source.table} {why}")]
-
-
-def duckdb_name(type_: Type) -> str:
-    """Return DuckDB's name of a declared type.
-
-    >>> duckdb_name(Type(Kind.DECIMAL, 9, 2)), duckdb_name(TEXT)
-    ('DECIMAL(9, 2)', 'VARCHAR')
-    """
-    names = {Kind.INTEGER: "BIGINT", Kind.TEXT: "VARCHAR"}
-    if type_.kind is Kind.DECIMAL:
-        return f"DECIMAL({type_.precision}, {type_.scale})"
-    return names.get(type_.kind, type_.kind.value.upper())
 
 
 # Whether a table of a DuckDB file is what the policy says: its catalogue, and no row of it.
@@ -259,8 +304,8 @@ _TABLES = """
 """
 
 
-def misfits_in_file(table: Table) -> list[Misfit]:
-    """Return how a table in a DuckDB file differs from the policy."""
+def fit_in_file(table: Table) -> tuple[Table, list[Misfit]]:
+    """Return a table in a DuckDB file with where its columns are, and how it differs."""
     source = table.source
     assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
     database = str(source.database)
@@ -268,10 +313,18 @@ def misfits_in_file(table: Table) -> list[Misfit]:
         try:
             connection.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
             lock(connection, [source.database])  # a view may name any file
-            return stored_misfits(connection, table)
+            misfits = stored_misfits(connection, table)
+            return table if misfits else stored_fitted(connection, table), misfits
         except duckdb.Error:
             why = "cannot be opened as a DuckDB file, or another program writes to it"
-            return [Misfit(None, f"{source.database.name} {why}")]
+            return table, [Misfit(None, f"{source.database.name} {why}")]
+
+
+def stored_fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
+    """Return a table of a DuckDB file, attached under its path, with where its columns are."""
+    source = table.source
+    assert isinstance(source, DatabaseTable)  # noqa: S101 - other tables have files
+    return fitted(table, [database_schema(connection, stored(source))])
 
 
 def schemas_in_file(database: Path) -> dict[tuple[str, str], Schema]:
@@ -310,7 +363,7 @@ def _plain_schema(connection: duckdb.DuckDBPyConnection, source: DatabaseTable) 
         unplain = dict.fromkeys(schema.written, why)
     fits = {n: type_ for n, type_ in schema.types.items() if read_name.fits(n)}
     types = {name: type_ for name, type_ in fits.items() if name not in unplain}
-    return Schema(types, unplain, schema.written)
+    return replace(schema, types=types, left_out={**schema.left_out, **unplain})
 
 
 def stored_misfits(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]:

@@ -12,7 +12,7 @@ not matter which of two equal rows is kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import date, datetime
+from datetime import date, datetime, time
 from fractions import Fraction
 
 from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type, decimal_value
@@ -246,7 +246,9 @@ def constant(value: Scalar | None, type_: Type, domain: Interval) -> str:
         case str():
             return text(value)
         case datetime():
-            return f"CAST({text(value.isoformat(sep=' '))} AS TIMESTAMP)"
+            return cast(text(value.isoformat(sep=" ")), duckdb_name(type_))
+        case time():
+            return cast(text(value.isoformat()), "TIME")
         case date():
             return f"CAST({text(value.isoformat())} AS DATE)"
     if type_.kind is Kind.DOUBLE:

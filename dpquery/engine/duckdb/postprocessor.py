@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC
 from fractions import Fraction
 from functools import lru_cache, wraps
 from hashlib import sha256
@@ -36,6 +38,7 @@ from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above
 from dpquery.policy.model import LONGEST_PUBLIC, DatabaseTable, Files, Policy, Table
+from dpquery.policy.schema import Schema
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
@@ -74,6 +77,8 @@ class PublicEngine:
 
     def __init__(self, policy: Policy) -> None:
         self._connection = start()
+        self._connection.execute(f"SET TimeZone = {text(policy.zone)}")
+        self._zone = policy.zone
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
         self._types: dict[str, dict[str, Type]] = {}
@@ -137,33 +142,29 @@ class PublicEngine:
         if type_.kind is Kind.DOUBLE:
             return None
         rows = self._connection.execute(
-            f"SELECT DISTINCT {name} FROM {self._relations[table]} WHERE {name} IS NOT NULL "
-            f"ORDER BY {name} LIMIT {MOST_VALUES + 1}"
+            f"SELECT DISTINCT {_handed(name, type_)} FROM {self._relations[table]} "
+            f"WHERE {name} IS NOT NULL "
+            f"ORDER BY 1 LIMIT {MOST_VALUES + 1}"
         ).fetchall()
         if len(rows) > MOST_VALUES:
             return None
-        exact = type_.kind is Kind.DECIMAL
-        return tuple(Fraction(value) if exact else value for (value,) in rows)
+        return tuple(_known(value, type_) for (value,) in rows)
 
     def tuples(
         self, table: str, columns: Sequence[str]
     ) -> Sequence[tuple[Scalar | float | None, ...]] | None:
         """Return the different rows of some columns, as private rows meet them."""
         types = self._types[table]
-        shown = ", ".join(_plain(quoted(name), types[name]) for name in columns)
+        shown = ", ".join(
+            _handed(_plain(quoted(name), types[name]), types[name]) for name in columns
+        )
         rows = self._connection.execute(
             f"SELECT DISTINCT {shown} FROM {self._relations[table]} LIMIT {MOST_VALUES + 1}"
         ).fetchall()
         if len(rows) > MOST_VALUES:
             return None
-        exact = [types[name].kind is Kind.DECIMAL for name in columns]
-        return [
-            tuple(
-                Fraction(value) if known and value is not None else value
-                for value, known in zip(row, exact, strict=True)
-            )
-            for row in rows
-        ]
+        kinds = [types[name] for name in columns]
+        return [tuple(map(_known, row, kinds)) for row in rows]
 
     @_once
     def nulls(self, table: str, column: str) -> bool:
@@ -215,7 +216,7 @@ class PublicEngine:
             if rows.nbytes > LARGEST_DERIVED:
                 return None
             with _lent(self._connection, [rows]):
-                types = database_schema(self._connection, "f0").types
+                types = _named(database_schema(self._connection, "f0"))
                 rows = rows.select(list(types))
                 (told,) = execute(self._connection, _content(list(types), "f0")).fetchall()
         except duckdb.Error:  # it took too long, or too much memory
@@ -316,7 +317,7 @@ class PublicEngine:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         declared = {column.name: column.type for column in table.columns.values()}
-        found = database_schema(self._connection, relation).types
+        found = _named(database_schema(self._connection, relation))
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
         self._know(table.name, relation, types, tuple(row[0] for row in described))
 
@@ -326,7 +327,11 @@ class PublicEngine:
         """Take in a table that was made: its name here, and its columns."""
         self._relations[table] = relation
         self._types[table] = {
-            name: decimal(type_.scale) if type_.kind is Kind.DECIMAL else type_
+            name: decimal(type_.scale)
+            if type_.kind is Kind.DECIMAL
+            else replace(type_, zone=self._zone)
+            if type_.kind is Kind.TIMESTAMPTZ
+            else type_
             for name, type_ in types.items()
         }
         self._columns[table] = columns
@@ -339,6 +344,20 @@ class PublicEngine:
         sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
         row = self._connection.execute(sql).fetchone()
         return row is not None and row[0] is True
+
+
+def _handed(value: str, type_: Type) -> str:
+    """Write a value to be taken over by Python: an instant as its time in UTC."""
+    return f"timezone('UTC', {value})" if type_.kind is Kind.TIMESTAMPTZ else value
+
+
+def _known(value: Any, type_: Type) -> Any:
+    """Return a value that was taken over, exact, as the tree holds it."""
+    if value is None:
+        return None
+    if type_.kind is Kind.TIMESTAMPTZ:
+        return value.replace(tzinfo=UTC)
+    return Fraction(value) if type_.kind is Kind.DECIMAL else value
 
 
 def _plain(name: str, type_: Type) -> str:
@@ -368,6 +387,13 @@ def _lent(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> 
     finally:
         for number in range(len(tables)):
             connection.unregister(f"f{number}")
+
+
+def _named(schema: Schema) -> dict[str, Type]:
+    """Return the columns that are held in a type of a policy as they are."""
+    apart = schema.converted | schema.paths.keys()
+    types = schema.types.items()
+    return {name: one for name, one in types if name not in apart and not one.listed}
 
 
 def _listed(table: Table) -> str:

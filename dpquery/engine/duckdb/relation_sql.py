@@ -158,6 +158,11 @@ class Nested(Values):
             parts = f"string_split({self.value(one.expr)}, {text(node.separator)})"
             parts = f"coalesce({parts}, list_value(NULL))" if node.keeps else parts
             values = f"{parts}[1:{node.most}]"
+        elif node.listed:
+            (one,) = node.values
+            values = self.value(one.expr)
+            if node.keeps:
+                values = f"CASE WHEN len({values}) > 0 THEN {values} ELSE list_value(NULL) END"
         else:
             each = [self._stored_as(v.expr, ref) for v in node.values for ref in used]
             values = f"list_value({', '.join(each or ['1'] * node.most)})"

@@ -23,15 +23,18 @@ from dpquery.engine.duckdb.connection import (
     quoted,
     start,
     stored,
+    stored_fitted,
     stored_misfits,
     text,
 )
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
+from dpquery.engine.duckdb.stored_sql import stored_sql
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.engine.lines import Lines
 from dpquery.policy.external import opened
 from dpquery.policy.model import (
+    Column,
     Csv,
     DatabaseTable,
     External,
@@ -41,7 +44,14 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.schema import Misfit, file_misfits, read_header, seen_schema
+from dpquery.policy.schema import (
+    Misfit,
+    file_misfits,
+    file_schemas,
+    fitted,
+    read_header,
+    seen_schema,
+)
 from dpquery.policy.snapshots import Unreadable
 
 
@@ -87,8 +97,21 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerpri
     for one in table.way:
         if isinstance(one.source, External):
             _copy(connection, one, one.source, state)
-    view = quoted(view_name(table))
-    connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows_sql(table)}")
+    view, rows = quoted(view_name(table)), rows_sql(_fitted(connection, table))
+    connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
+
+
+def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
+    """Return a table, and those on its way, with what is converted as it is read."""
+    if isinstance(table.source, DatabaseTable):
+        found = stored_fitted(connection, table)
+    else:
+        parquet = isinstance(table.source, Files) and isinstance(table.source.format, Parquet)
+        found = fitted(table, file_schemas(table, seen_schema if parquet else None))
+    if table.through is None:
+        return found
+    other = _fitted(connection, table.through.table)
+    return replace(found, through=replace(table.through, table=other))
 
 
 def _copy(
@@ -112,7 +135,8 @@ def _names(table: Table) -> list[str]:
     owner = table.unit if table.through is None else table.through.column
     if table.together and table.through is None:
         owner = None
-    return [*dict.fromkeys([*table.columns, *([] if owner is None else [owner])])]
+    names = (column.path[0] if column.path else name for name, column in table.held.items())
+    return [*dict.fromkeys([*names, *([] if owner is None else [owner])])]
 
 
 def rows_sql(table: Table) -> str:
@@ -132,7 +156,7 @@ def rows_sql(table: Table) -> str:
         f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
         f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
     )
-    columns = "".join(f"r.{quoted(name)}, " for name in table.columns)
+    columns = "".join(f"r.{quoted(name)}, " for name in table.held)
     return (
         f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
         f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
@@ -165,12 +189,16 @@ def own_rows_sql(table: Table) -> str:
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    types = {column.name: column.type for column in table.columns.values()}
+    every = dict(table.held)
     if table.through is not None:
-        types[table.through.column] = table.through.type
+        name, type_ = table.through.column, table.through.type
+        key = every.get(name) or Column(name, type_, converted=type_ == TEXT)
+        every[name] = replace(key, type=type_)
     elif table.unit is not None and not table.together:
-        types.setdefault(table.unit, table.unit_type or TEXT)
-    columns = ", ".join(map(quoted, types)) or "1 AS one"
+        type_ = table.unit_type or TEXT
+        unit = Column(table.unit, type_, converted=table.unit_type == TEXT)  # or UUIDs
+        every.setdefault(table.unit, unit)
+    columns = ", ".join(map(_shown, every.values())) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
             return f"SELECT {columns} FROM {stored(source)}"
@@ -179,12 +207,19 @@ def own_rows_sql(table: Table) -> str:
         case External():
             return f"SELECT {columns} FROM {_copied(table)}"
         case Files() as source:
-            return _rows_of_files(source, types, quoted(_held(table)))
+            return _rows_of_files(source, every, quoted(_held(table)))
         case other:
             assert_never(other)
 
 
-def _rows_of_files(source: Files, types: Mapping[str, Type], lines: str) -> str:
+def _shown(column: Column) -> str:
+    """Write a column in its declared type, by its name."""
+    written, name = stored_sql(column), quoted(column.name)
+    return written if written == name else f"{written} AS {name}"
+
+
+def _rows_of_files(source: Files, every: Mapping[str, Column], lines: str) -> str:
+    types = {name: column.type for name, column in every.items()}
     match source.format:
         case Csv() as format_:
             of_files = (read_header(path, format_).fields or () for path in source.paths)
@@ -192,13 +227,13 @@ def _rows_of_files(source: Files, types: Mapping[str, Type], lines: str) -> str:
         case Json():
             return json_rows(types, lines)
         case Parquet(partitions):
-            return _rows_of_parquet(source.paths, partitions, types)
+            return _rows_of_parquet(source.paths, partitions, every)
         case other:
             assert_never(other)
 
 
 def _rows_of_parquet(
-    paths: Sequence[Path], partitions: Sequence[str], types: Mapping[str, Type]
+    paths: Sequence[Path], partitions: Sequence[str], every: Mapping[str, Column]
 ) -> str:
     # By name, so that a column gets the widest type among the files: the first file's could not
     # hold the values of the others. Where all have one schema, the first says it, and no other
@@ -206,8 +241,8 @@ def _rows_of_parquet(
     kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
     folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
     columns = ", ".join(
-        _of_folder(name, type_) if name in folders else quoted(name)
-        for name, type_ in types.items()
+        _of_folder(name, column.type) if name in folders else _shown(column)
+        for name, column in every.items()
     )
     listed = ", ".join(text(str(path)) for path in paths)
     united = str(len(kinds) > 1).lower()
@@ -263,10 +298,11 @@ def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     named = {name: column for name, column in table.columns.items() if name in names}
     unit = table.unit if table.through is None and table.unit in names else None
     through = table.through if table.through and table.through.column in names else None
-    table = replace(table, columns=named, unit=unit, through=through)
+    table = replace(table, columns=named, lists={}, unit=unit, through=through)
     with closing(start()) as connection:
         try:
             attach(connection, [replace(table, through=None)])
+            table = _fitted(connection, table)
             if isinstance(table.source, External):
                 _copy(
                     connection, table, table.source, fingerprint(replace(table, through=None))

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from dpquery import rowfunctions
-from dpquery.core.types import EPOCH, INTEGER, TEXT, Kind, Type
+from dpquery.core.types import EPOCH, FIRST_INSTANT, INTEGER, TEXT, Kind, Type
 from dpquery.engine.base import PublicRows
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
@@ -46,7 +46,16 @@ GENERATED = frozenset(
     {
         *("%", "*", "+", "-", "/", "//", ">>"),
         *("enum_code", "epoch_us", "floor", "greatest", "isnan", "least", "left", "nullif"),
-        *("list_filter", "list_value", "row", "string_split", "strlen", "unnest"),
+        *(
+            "list_contains",
+            "list_filter",
+            "list_transform",
+            "list_value",
+            "row",
+            "string_split",
+            "strlen",
+            "unnest",
+        ),
         *("concat_ws", "getvariable", "sha256"),
         *("bool_and", "bool_or", "count", "count_star", "list", "max", "min", "sum"),
         *("dense_rank", "lag", "lead", "ntile", "rank", "row_number"),
@@ -305,7 +314,7 @@ class Rehearsal:
         """Return an empty table with the columns of a private one, by name."""
         key = table.name, unit
         if key not in self._made:
-            types = {column.name: column.type for column in table.columns.values()}
+            types = {column.name: column.type for column in table.held.values()}
             if table.owner is not None:
                 types.setdefault(table.owner, unit)
             columns = ", ".join(f"{quoted(n)} {duckdb_name(t)}" for n, t in types.items())
@@ -354,5 +363,7 @@ _ANY: dict[Kind, Scalar] = {
     Kind.BOOLEAN: False,
     Kind.DATE: EPOCH.date(),
     Kind.TIMESTAMP: EPOCH,
+    Kind.TIMESTAMPTZ: FIRST_INSTANT,
+    Kind.TIME: EPOCH.time(),
 }
 """A value of each type that groups have."""

@@ -7,6 +7,7 @@ deterministic and total, and each node that is accepted was shown to be so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
@@ -34,7 +35,7 @@ from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.row_lists import among_list, is_true
+from dpquery.sql.bind.row_lists import among_list, in_list, is_true
 from dpquery.sql.bind.scope import (
     Member,
     Scope,
@@ -48,6 +49,7 @@ from dpquery.sql.bind.typed import (
     Remedy,
     Sizes,
     arithmetic,
+    at_time_zone,
     bound_call,
     called,
     case,
@@ -143,7 +145,7 @@ class Conditions:
     def _bound(self, node: exp.Expr) -> Expr:
         node = unwrapped(node)
         span = self.spans.of(node)
-        literal = read_literal(node, span)
+        literal = read_literal(node, span, self.scope.table.zone)
         if literal is not None:
             return literal
         if isinstance(node, exp.Exists | exp.In | exp.Subquery) and span in self.scope.values:
@@ -198,8 +200,8 @@ class Conditions:
             case exp.Extract():
                 where = self.spans.of(node.this)
                 return extracted(span, node.this.name, where, self.bind(node.expression))
-            case exp.Cast() if (type_ := target(node)) is not None:
-                return cast_as(span, self._value(node.this), node, type_)
+            case exp.AtTimeZone() | exp.Cast() if made := self._cast(node, span):
+                return made
             case exp.Anonymous(expressions=[exp.Literal(is_string=True) as unit, value]) if (
                 fold(str(node.this)) == "date_part"
             ):
@@ -210,7 +212,25 @@ class Conditions:
             self._refuse(node, span)
         return self._called(row_function, arguments, span)
 
+    def _cast(self, node: exp.Cast | exp.AtTimeZone, span: Span) -> Expr | None:
+        """Bind a conversion; None where there is none of such a name."""
+        zone = self.scope.table.zone
+        if isinstance(node, exp.AtTimeZone):
+            return at_time_zone(span, self.bind(node.this), self.bind(node.args["zone"]), zone)
+        type_ = target(node)
+        if type_ is None:
+            return None
+        if type_.kind is Kind.TIMESTAMPTZ:
+            type_ = replace(type_, zone=zone)
+        return cast_as(span, self._value(node.this), node, type_)
+
     def _called(self, function: RowFunction, arguments: Sequence[exp.Expr], span: Span) -> Expr:
+        named = unwrapped(arguments[0]) if arguments else None
+        listed = None if named is None else self.scope.list_named(named, self.spans.of(named))
+        if listed is not None and function.name == "LIST_CONTAINS" and len(arguments) == 2:
+            return in_list(span, listed, self._value(arguments[1]), self)
+        if listed is not None and function.name == "LENGTH" and len(arguments) == 1:
+            return rowfunctions.apply(span, "LIST_LENGTH", listed)
         if function.name == "DATE_ADD" and len(arguments) == 2:
             interval = unwrapped(arguments[1])
             if isinstance(interval, exp.Interval):

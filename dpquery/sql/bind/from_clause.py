@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass, field, replace
+from datetime import date, time
 from fractions import Fraction
 from itertools import count, takewhile
 from typing import NoReturn, TypeVar
@@ -46,10 +46,12 @@ class Derived:
     """Folded names under which it gives the privacy unit."""
     table: Table
     """The table that refusals about it speak of."""
+    lists: Mapping[str, ColumnRef] = field(default_factory=dict)
+    """Columns of lists, of which rows are made."""
 
     def member(self, alias: str) -> Member:
         """Return it a name in a FROM clause."""
-        return Member(alias, self.columns, self.owners)
+        return Member(alias, self.columns, self.owners, lists=self.lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ class Context(ABC):
         owners = frozenset() if table.unit is None else frozenset({fold(table.unit)})
         parts = table.parts_per_unit or 1
         scan = TableScan(span, table.name, number, _parting(table, columns), parts)
-        return Derived(scan, columns, owners, table)
+        lists = {c.name: column_ref(c, number, span) for c in table.lists.values()}
+        return Derived(scan, columns, owners, table, lists)
 
     def _cte(self, node: exp.Table) -> exp.CTE | None:
         """Find what WITH calls so: the innermost, and no table of the policy before it."""
@@ -327,7 +330,7 @@ def merged_ref(outputs: Sequence[Output], number: int) -> ColumnRef:
 def range_of(keys: Sequence[Scalar] | None) -> Interval:
     """Return the range of public values: of days and microseconds for moments."""
     numbers = [
-        Fraction(ordinal(key) if isinstance(key, date) else key)
+        Fraction(ordinal(key) if isinstance(key, date | time) else key)
         for key in keys or ()
         if not isinstance(key, str | bool)
     ]

@@ -18,7 +18,7 @@ from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import INT64, INTEGER, Interval, Kind
+from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
 from dpquery.functions.quantize import example_values
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 MOST_RANGED = 10_000
 """Values of a range that nobody named: more would each have hardly anybody in them."""
-_RANGED = {Kind.INTEGER: 1, Kind.DATE: 1, Kind.TIMESTAMP: 24 * 60 * 60 * 10**6}
+_RANGED = {Kind.INTEGER: 1, Kind.DATE: 1, Kind.TIMESTAMP: DAY, Kind.TIMESTAMPTZ: DAY}
 """What has such ranges; of moments, with the steps of a day."""
 _PARTS = (("day", 1000), ("month", 30_000))
 """Into which parts of the calendar so many days are put."""

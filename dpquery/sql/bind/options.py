@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, time
 from fractions import Fraction
 from typing import NoReturn
 
@@ -18,7 +18,7 @@ from dpquery.core.privacy import (
     root_above,
 )
 from dpquery.core.source import Span
-from dpquery.core.types import INT64, ROWS_MAX, Interval, Kind, ordinal
+from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
 from dpquery.functions.base import MECHANISM_ALIASES, DPFunction
 from dpquery.functions.quantize import example_bounds
@@ -253,10 +253,10 @@ def _ends(
 
 def _end(argument: Expr, literal: Literal, span: Span) -> Fraction:
     type_, value = argument.type, literal.value
-    if type_.kind in {Kind.DATE, Kind.TIMESTAMP}:
+    if type_.kind in {Kind.TIME, *MOMENTS}:
         if isinstance(value, str):
             literal = as_moment(value, type_, literal.span)
-        if literal.type == type_ and isinstance(literal.value, date):
+        if literal.type.kind is type_.kind and isinstance(literal.value, date | time):
             return Fraction(ordinal(literal.value))
     elif isinstance(value, int | Fraction) and not isinstance(value, bool):
         number = Fraction(value)
@@ -313,6 +313,8 @@ _OTHERS = {
     Kind.DECIMAL: "-1",
     Kind.DATE: "'1900-01-01'",
     Kind.TIMESTAMP: "'1900-01-01 00:00:00'",
+    Kind.TIMESTAMPTZ: "'1900-01-01 00:00:00+00'",
+    Kind.TIME: "'00:00:00'",
 }
 
 
@@ -321,7 +323,7 @@ def _other(argument: Expr, node: exp.Expr, span: Span) -> Scalar:
     literal, type_ = read_literal(unwrapped(node), span), argument.type
     if literal is None:
         _not_a_value(argument, span, "DPQ207", "not a literal")
-    if type_.kind in {Kind.DATE, Kind.TIMESTAMP} and isinstance(literal.value, str):
+    if type_.kind in {Kind.TIME, *MOMENTS} and isinstance(literal.value, str):
         literal = as_moment(literal.value, type_, literal.span)
     if type_.kind is Kind.DECIMAL and literal.type.kind in {Kind.INTEGER, Kind.DECIMAL}:
         value = Fraction(literal.value)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ is a function of the one row: the relation and its rows stay as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import expressions as exp
@@ -26,12 +27,13 @@ from dpquery.ir.expr import (
     Logic,
     Not,
     columns_of,
+    decimal,
     longest_of,
 )
 from dpquery.sql.bind.typed import alike, bound_call, case
 from dpquery.sql.parse.lists import SPLITS, list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import conjuncts, unwrapped
-from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.spans import outside
 from dpquery.sql.suggest.queries import mismatch, with_article
 
 if TYPE_CHECKING:
@@ -40,12 +42,13 @@ if TYPE_CHECKING:
 _LISTED = advice("write [a, b], or string_split(text, ';')")
 
 
-def row_list(
-    node: exp.Unnest, bind: Callable[[exp.Expr], Expr], spans: Spans
-) -> tuple[list[Expr], str | None]:
-    """Bind the list of a row: its values, or a text and what separates its parts."""
-    lists = node.expressions
+def row_list(node: exp.Unnest, rows: Conditions) -> tuple[list[Expr], str | None]:
+    """Bind the list of a row: its values, a column, or a text and what separates its parts."""
+    lists, bind, spans = node.expressions, rows.bind, rows.spans
     of, span = unwrapped(lists[0]), spans.of(node)
+    column = rows.scope.list_named(of, spans.of(of)) if len(lists) == 1 else None
+    if column is not None:
+        return [column], None
     if values := written_out(node):
         written = spans.text(values[0])
         return alike(span, list(map(bind, values)), lambda: f"[{written}]"), None
@@ -65,7 +68,7 @@ def among_list(rows: Conditions, node: exp.In | exp.Exists, span: Span) -> Expr:
     """Bind IN and EXISTS over a list of the row."""
     found = list_of(node)
     assert found is not None  # noqa: S101 - the caller looked
-    values, separator = row_list(found, rows.bind, rows.spans)
+    values, separator = row_list(found, rows)
     if isinstance(node, exp.Exists):
         return _exists(rows, node, found, values, separator)
     value = rows.bind(node.this)
@@ -74,10 +77,32 @@ def among_list(rows: Conditions, node: exp.In | exp.Exists, span: Span) -> Expr:
         among = _among_parts(span, value, values[0], separator)
         no_list = IsNull(span, values[0])  # of no list, it is in none
         return case(span, [(no_list, Literal(span, False, BOOLEAN))], among)
+    if values[0].type.listed:
+        no_list = IsNull(span, values[0])
+        among = in_list(span, values[0], value, rows)
+        return case(span, [(no_list, Literal(span, False, BOOLEAN))], among)
     literals = [one for one in values if isinstance(one, Literal)]
     if len(literals) == len(values):
         return rows.among(span, value, literals)
     return _joined(span, [rows.equal(span, value, one) for one in values], every=False)
+
+
+def element(listed: Expr, number: int) -> ColumnRef:
+    """Return a value of a list, as a column of the relation that makes rows of it."""
+    assert isinstance(listed, ColumnRef)  # noqa: S101 - no expression makes lists
+    type_ = replace(listed.type, listed=False)
+    of_text = type_.kind is Kind.TEXT
+    if type_.kind is Kind.DECIMAL:
+        type_ = decimal(type_.scale)
+    longest = listed.longest if of_text else 0
+    return replace(listed, name="x", type=type_, longest=longest, of=number)
+
+
+def in_list(span: Span, listed: Expr, value: Expr, rows: Conditions) -> Expr:
+    """Ask whether a list has a value: NULL of no list, or of no value."""
+    pair = rows.equal(span, element(listed, -1), value)
+    assert isinstance(pair, Compare)  # noqa: S101 - values are compared
+    return rowfunctions.apply(span, "LIST_CONTAINS", listed, pair.right)
 
 
 def _exists(
@@ -99,6 +124,8 @@ def _exists(
 
     for item in node.this.expressions:
         require_of_rows(beside(values[0]), item.unalias())
+    if values[0].type.listed:
+        refuse_list(span, "a list of the file is asked by IN", advice("write x IN UNNEST(...)"))
     where = node.this.args.get("where")
     asked = conjuncts(where.this) if where else []
     if separator is not None:

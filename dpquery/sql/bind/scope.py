@@ -17,7 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.source import Span
-from dpquery.core.types import Kind
+from dpquery.core.types import MOMENTS, Kind
 from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal
 from dpquery.policy.model import Column, Policy, Table
@@ -116,6 +116,8 @@ class Member:
     """Folded names under which it gives the privacy unit, whether or not rows may show it."""
     hidden: frozenset[str] = frozenset()
     """Folded names that USING joined: alone they mean the column of a relation before."""
+    lists: Mapping[str, ColumnRef] = field(default_factory=dict)
+    """Columns of lists, of which rows are made."""
 
     @cached_property
     def called(self) -> str:
@@ -185,6 +187,8 @@ class Scope:
         ]
         if not found:
             here = " or ".join(self._called) if len(self._called) > 1 else self.table.name
+            if self.list_named(node, span) is not None:
+                _refuse_whole_list(node, self.table.name, span)
             columns = self.columns
             if node.table:
                 columns = [name for member in self._meant(node) for name in member.columns]
@@ -193,6 +197,20 @@ class Scope:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
         return replace(expr, span=span) if isinstance(expr, ColumnRef) else expr
+
+    def list_named(self, node: exp.Expr, span: Span) -> ColumnRef | None:
+        """Return the column of lists that a node names, if it does."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return None
+        found = [
+            column
+            for member in self._meant(node)
+            for name, column in member.lists.items()
+            if fold(name) == fold(node.name)
+        ]
+        if len(found) > 1:
+            ambiguous(node, [m.alias for m in self._meant(node) if m.lists], span)
+        return replace(found[0], span=span) if found else None
 
     def owns(self, node: exp.Expr) -> bool:
         """Return whether a node names the privacy unit of a relation here."""
@@ -258,6 +276,13 @@ class Scope:
     def check_qualifier(self, node: exp.Column, span: Span) -> None:
         """Refuse what stands before a column unless it is a relation's name in this query."""
         unknown = node.table and fold(node.table) not in self.aliases
+        before = f"{fold(node.table)}."
+        inside = [n for n in self.columns if fold(n).startswith(before)] if unknown else []
+        if inside:
+            near = nearest(f"{node.table}.{node.name}", inside) or inside[0]
+            title = f"{node.table} has no field {node.name[:80]!r}"
+            remedy = (written_name(near), f"fields here: {listed_names(inside, near)}")
+            raise refusal("DPQ204", title, span, _UNLISTED, _NO_COLUMN, remedy)
         if node.args.get("db") or node.args.get("catalog") or unknown:
             unknown_table(node, self._called, self.columns, span, self._part(node))
 
@@ -266,7 +291,7 @@ class Scope:
         date = exp.Column(this=node.args["table"]) if node.table else node
         name = fold(date.name)
         kinds = [expr.type.kind for m in self._meant(date) for expr in m.named.get(name, ())]
-        part = fold(node.name) in PARTS and kinds in ([Kind.DATE], [Kind.TIMESTAMP])
+        part = fold(node.name) in PARTS and kinds in [[kind] for kind in MOMENTS]
         return f"{node.name.upper()}({written_name(date.name)})" if part else ""
 
 
@@ -305,7 +330,8 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
 
     Rows without a unit never count, so the column of the unit has a value in each row.
     """
-    type_ = decimal(column.type.scale) if column.type.kind is Kind.DECIMAL else column.type
+    exact = column.type.kind is Kind.DECIMAL and not column.type.listed
+    type_ = decimal(column.type.scale) if exact else column.type
     nulls = Nulls.GROUPED if column.null_group else Nulls.LEFT_OUT
     return ColumnRef(
         span,
@@ -320,6 +346,14 @@ def column_ref(column: Column, number: int, span: Span, *, is_unit: bool = False
         clamped=True,
         nulls=Nulls.NEVER if is_unit else nulls,
     )
+
+
+def _refuse_whole_list(node: exp.Column, table: str, span: Span) -> NoReturn:
+    title = f"{node.name[:80]} is a list, which is no value of a row"
+    why = "UNNEST makes a row for each of its values, and LIST_CONTAINS asks for one."
+    name, count = written_name(node.name), "SELECT DP_COUNT(*, eps=0.5) AS n"
+    remedy = f"{count} FROM {written_name(table)} WHERE LEN({name}) > 0"
+    raise refusal("DPQ208", title, span, "a list here", why, remedy)
 
 
 def ambiguous(node: exp.Column, aliases: Sequence[str], span: Span) -> NoReturn:

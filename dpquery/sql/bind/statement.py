@@ -451,7 +451,7 @@ class Statement(Opener):
             return None
         if span not in self._members:
             _require_few(found, span)
-            type_, sql = constant_of(found.columns[0], span)
+            type_, sql = constant_of(found.columns[0], span, self.policy.zone)
             source = f'(SELECT {sql} AS "v" FROM {found.source} AS "{self.alias()}")'
             some, *each = members_of('"v"', source, found.most)
             values: list[Expr] = [self._constant(one, found, span, type_) for one in each]
@@ -468,7 +468,7 @@ class Statement(Opener):
         if span not in self._rows:
             _require_few(found, span)
             rows: list[dict[str, Expr]] = [{} for _ in range(found.most)]
-            for name, (type_, values) in places_of(found, span).items():
+            for name, (type_, values) in places_of(found, span, self.policy.zone).items():
                 for row, value in zip(rows, values, strict=True):
                     row[name] = self._of_rows(value, found, span, type_)
             self._rows[span] = rows
@@ -496,7 +496,7 @@ class Statement(Opener):
         refuse_correlated(self, node)
         found = self._one_value(node)
         self.require_one_row(found, node)
-        type_, sql = constant_of(found.columns[0], span)
+        type_, sql = constant_of(found.columns[0], span, self.policy.zone)
         whole = f'SELECT CASE WHEN count(*) = 1 THEN first({sql}) END AS "c0"'
         whole += f' FROM {found.source} AS "{self.alias()}"'
         self._constants[span] = self._constant(whole, found, span, type_)

@@ -28,10 +28,12 @@ from dpquery.core.types import (
     NUMERIC,
     TEXT,
     TIMESTAMP,
+    UTC_ZONE,
     Interval,
     Kind,
     Type,
 )
+from dpquery.core.types import MOMENTS as MOMENT_KINDS
 from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.ir.expr import (
     Apply,
@@ -51,12 +53,12 @@ from dpquery.ir.expr import (
     children,
     decimal,
 )
-from dpquery.rowfunctions.base import MOMENTS, Parameter, RowFunction
+from dpquery.rowfunctions.base import INSTANTS, MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
-from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES, UNIT_WORDS
+from dpquery.rowfunctions.dates import CLOCK, PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
 from dpquery.sql.bind.scope import written_name
-from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, read_digits
+from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, in_zone, read_digits
 from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
 
@@ -127,7 +129,7 @@ def alike(span: Span, exprs: list[Expr], remedy: Remedy) -> list[Expr]:
     if all(expr.type.numeric for expr in exprs):
         return _one_number_type(exprs)
     kinds = {expr.type.kind for expr in exprs}
-    moments = kinds & {Kind.DATE, Kind.TIMESTAMP}
+    moments = kinds & {Kind.TIME, *MOMENT_KINDS}
     if moments and not all(isinstance(expr, Literal) for expr in exprs):
         exprs = [_moment(expr, exprs) for expr in exprs]
         kinds = {expr.type.kind for expr in exprs}
@@ -166,13 +168,22 @@ def _moment(expr: Expr, others: list[Expr]) -> Expr:
     wanted = next(other.type for other in others if not isinstance(other, Literal))
     if not isinstance(expr, Literal) or expr.type == wanted:
         return expr
-    if isinstance(expr.value, str) and wanted.kind in {Kind.DATE, Kind.TIMESTAMP}:
+    if isinstance(expr.value, str) and wanted.kind in {Kind.TIME, *MOMENT_KINDS}:
         return as_moment(expr.value, wanted, expr.span)
+    if wanted.kind is Kind.TIMESTAMPTZ and expr.type.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return _instant(expr, wanted)
     if wanted == TIMESTAMP and type(expr.value) is date:
         return Literal(expr.span, datetime.combine(expr.value, time.min), TIMESTAMP)
     if wanted == DATE and isinstance(expr.value, datetime) and expr.value.time() == time.min:
         return Literal(expr.span, expr.value.date(), DATE)
     return expr
+
+
+def _instant(expr: Literal, wanted: Type) -> Literal:
+    """Read a date or a timestamp as the instant at which the clock of the zone shows it."""
+    value = expr.value
+    day = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return in_zone(day, wanted, expr.span)
 
 
 # CAST, TRY_CAST and `::`: conversions that the analyst wrote.
@@ -246,6 +257,8 @@ _CASTABLE = {
     Kind.DATE: "DATE '2024-12-31'",
     Kind.TEXT: "'a'",
     Kind.TIMESTAMP: "TIMESTAMP '2024-12-31 00:00:00'",
+    Kind.TIMESTAMPTZ: "TIMESTAMPTZ '2024-12-31 00:00:00+01'",
+    Kind.TIME: "TIME '12:00:00'",
 }
 """What is offered where a value has no cast to a type; a number, to all others."""
 
@@ -258,6 +271,10 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
         RuleRefused: DPQ305 a decimal has no room for every value.
     """
     kind = operand.type.kind
+    if kind is Kind.TIMESTAMPTZ and type_.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return convert(span, local(operand), type_)
+    if type_.kind is Kind.TIMESTAMPTZ and kind in {Kind.DATE, Kind.TIMESTAMP}:
+        return instant(span, convert(span, operand, TIMESTAMP), type_.zone, type_.zone)
     if is_nothing(operand) or kind is type_.kind is not Kind.DECIMAL:
         return operand
     match type_.kind:
@@ -278,6 +295,63 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
     why = "only casts that have a value, or NULL, for whatever is in a row are taken."
     label, remedy = f"{with_article(operand.type)} here", _CASTABLE.get(type_.kind, "1")
     mismatch(operand.span, title, label, remedy, (why,))
+
+
+def local(moment: Expr, zone: str = "") -> Expr:
+    """Return what the clock of a zone shows at an instant: of the policy's, unless given."""
+    named = Literal(moment.span, zone or moment.type.zone or UTC_ZONE, TEXT)
+    return rowfunctions.apply(moment.span, "LOCAL", moment, named)
+
+
+def instant(span: Span, clock: Expr, zone: str, shown: str) -> Expr:
+    """Return the instant at which the clock of a zone shows a timestamp.
+
+    Args:
+        span: where that is asked for.
+        clock: the timestamp.
+        zone: whose clock it is.
+        shown: the zone in which the instant is shown.
+    """
+    named = [Literal(span, one, TEXT) for one in (zone, shown)]
+    return rowfunctions.apply(span, "INSTANT", clock, *named)
+
+
+def at_time_zone(span: Span, moment: Expr, zone: Expr, shown: str) -> Expr:
+    """Bind `x AT TIME ZONE 'Europe/Paris'`: of an instant the local time, and the reverse."""
+    function = rowfunctions.named(
+        "LOCAL" if moment.type.kind is Kind.TIMESTAMPTZ else "INSTANT"
+    )
+    others = [] if function.name == "LOCAL" else [Literal(span, shown, TEXT)]
+    if moment.type.kind is Kind.DATE:
+        moment = convert(span, moment, TIMESTAMP)
+    return bound_call(span, function, [moment, zone, *others])
+
+
+def _in_calendar(
+    function: RowFunction, arguments: Sequence[Expr]
+) -> tuple[RowFunction, list[Expr]]:
+    """Return a function with what it looks up in the calendar as local time.
+
+    Hours, minutes and seconds are of instants: one that the clock shows twice is there twice.
+    """
+    given, named = list(arguments), [a.value for a in arguments if isinstance(a, Literal)]
+    zoned = [a for a in given if a.type.kind is Kind.TIMESTAMPTZ]
+    by_clock = any(isinstance(one, str) and one.lower() in CLOCK for one in named)
+    if not zoned or (function.name in {"DATE_ADD", "DATE_DIFF"} and by_clock):
+        return function, given
+    if function.name == "DATE_TRUNC" and by_clock and len(given) == 2:
+        zone = Literal(given[1].span, given[1].type.zone or UTC_ZONE, TEXT)
+        return rowfunctions.named("CLOCK_TRUNC"), [*given, zone]
+    kinds = [parameter.kinds for parameter in function.parameters]
+    kinds += kinds[-1:] * (len(given) - len(kinds))
+    asked = function.name in {"DATE_ADD", "DATE_DIFF", "DATE_TRUNC"}
+    return function, [
+        local(a)
+        if a.type.kind is Kind.TIMESTAMPTZ
+        and (asked or (Kind.TIMESTAMP in k and Kind.TIMESTAMPTZ not in k))
+        else a
+        for a, k in zip(given, kinds, strict=False)
+    ] + given[len(kinds) :]
 
 
 def _to_decimal(span: Span, operand: Expr, type_: Type) -> Expr:
@@ -318,14 +392,14 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
         NameRefused: DPQ203 too few arguments, DPQ206 too many, DPQ207 one that has to be a
             literal, DPQ205 a literal out of range, DPQ208 an argument of another type.
     """
-    function = _about(function, arguments)
+    function, arguments = _in_calendar(_about(function, arguments), arguments)
     taken = _parameters(function, len(arguments), span)
     given = [
         _fitting(function, parameter, argument)
         for parameter, argument in zip(taken, arguments, strict=True)
     ]
-    moments = [a for p, a in zip(taken, given, strict=True) if p is MOMENTS]
-    if len({moment.type for moment in moments}) > 1:
+    moments = [a for p, a in zip(taken, given, strict=True) if p in {MOMENTS, INSTANTS}]
+    if len({moment.type.kind for moment in moments}) > 1:
         title = f"{function.name} needs two dates, or two timestamps"
         mismatch(moments[1].span, title, "types differ", function.example)
     if function.alike:
@@ -340,6 +414,7 @@ _COLUMNS = dict.fromkeys(("age", "bonus", "rating", "salary"), NUMERIC) | {
     "dept": frozenset({Kind.TEXT}),
     "hired": frozenset({Kind.DATE}),
     "seen_at": frozenset({Kind.TIMESTAMP}),
+    "opened": frozenset({Kind.TIMESTAMPTZ}),
 }
 """The columns of examples, and what such a column holds."""
 _COLUMN = re.compile(rf"\b({'|'.join(_COLUMNS)})\b")
@@ -542,7 +617,7 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
 
 
 MAX_SIZE = 20_000
-_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_MOMENTS = MOMENT_KINDS
 
 
 class Sizes:

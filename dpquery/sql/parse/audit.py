@@ -54,6 +54,7 @@ _WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.SimilarTo: ("similar to",), exp.RegexpLike: ("~",), exp.DPipe: ("||",),
     exp.NullSafeEQ: ("is", "not", "distinct", "from"),
     exp.NullSafeNEQ: ("is", "distinct", "from"), exp.Extract: ("extract", "from"),
+    exp.AtTimeZone: ("at", "time", "zone"),
     exp.Unnest: ("unnest",), exp.Explode: ("unnest",), exp.Lateral: ("lateral",),
     exp.Case: ("case", "end"), exp.WithinGroup: ("within", "group"),
 }  # fmt: skip
@@ -236,6 +237,7 @@ _SLOTS: dict[str, tuple[type[exp.Expr], ...]] = {
         exp.Order, exp.DataType, exp.Anonymous, exp.Coalesce, exp.Bracket, exp.Explode,
     ),
     "this expression distinct limit offset order with_": (exp.Union, exp.Except, exp.Intersect),
+    "this zone": (exp.AtTimeZone,),
     "this alias": (exp.Alias, exp.Lateral, exp.PivotAlias), "alias expressions": (exp.Unnest,),
     "alias expressions fields group": (exp.Pivot,),
     "this alias joins pivots": (exp.Subquery,),

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 
@@ -26,11 +26,18 @@ from dpquery.core.types import (
     DATE,
     DECIMAL_DIGITS,
     DOUBLE,
+    FIRST_INSTANT,
     TEXT,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
+    UTC_ZONE,
     Kind,
     Type,
+    in_every_calendar,
+    ordinal,
 )
+from dpquery.core.zones import to_instant
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, advice, refusal, shown
 from dpquery.ir.expr import Literal, decimal
 from dpquery.sql.commands import Explain, read_aside
@@ -39,14 +46,27 @@ from dpquery.sql.parse.spans import no_number, unreadable
 
 LONGEST = 400
 """Signs of a number, leading zeros included; more would make reading it slow, or fail."""
+_SHAPES = {
+    Kind.DATE: "2024-12-31",
+    Kind.TIMESTAMP: "2024-12-31 23:59:59",
+    Kind.TIMESTAMPTZ: "2024-12-31 23:59:59+01",
+    Kind.TIME: "23:59:59",
+}
 _FULL = advice("write the value in full, as 12.5 or '2024-12-31'")
 _DECIMAL = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _SCIENTIFIC = re.compile(r"(\d+(\.\d*)?|\.\d+)[eE][+-]?\d{1,4}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
+_OFFSET = re.compile(r" ?(Z|[+-]\d\d(:?\d\d)?)", re.ASCII)
+_TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ})
 """DuckDB's TIMESTAMP, which has no zone, under the two names that sqlglot has for it."""
-MOMENTS_WRITTEN = {exp.DType.DATE: DATE, **dict.fromkeys(TIMESTAMPS, TIMESTAMP)}
+MOMENTS_WRITTEN = {
+    exp.DType.DATE: DATE,
+    **dict.fromkeys(TIMESTAMPS, TIMESTAMP),
+    exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
+    exp.DType.TIME: TIME,
+}
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -62,8 +82,10 @@ def is_moment(node: exp.Cast) -> bool:
     return type(node) is exp.Cast and text and node.to.this in MOMENTS_WRITTEN
 
 
-def read_literal(node: exp.Expr, span: Span) -> Literal | None:
+def read_literal(node: exp.Expr, span: Span, zone: str = UTC_ZONE) -> Literal | None:
     """Read a literal, signed or not; None where the node is something else.
+
+    An instant without an offset is in the time zone given.
 
     Raises:
         NameRefused: DPQ210 the literal is out of range or no such date exists.
@@ -80,7 +102,9 @@ def read_literal(node: exp.Expr, span: Span) -> Literal | None:
             assert isinstance(positive.value, int | Fraction)  # noqa: S101 - read_number's promise
             return Literal(span, -positive.value, positive.type)
         case exp.Cast() if is_moment(node):
-            return as_moment(str(node.this.this), MOMENTS_WRITTEN[node.to.this], span)
+            type_ = MOMENTS_WRITTEN[node.to.this]
+            type_ = replace(type_, zone=zone) if type_ == TIMESTAMPTZ else type_
+            return as_moment(str(node.this.this), type_, span)
     return None
 
 
@@ -105,12 +129,41 @@ def read_number(text: str, span: Span) -> Literal:
     raise no_number(text, span, "write digits, at most one point")
 
 
+def in_zone(clock: datetime, type_: Type, span: Span) -> Literal:
+    """Return the instant at which the clock of a type's zone shows a timestamp."""
+    instant = to_instant(ordinal(clock), type_.zone or UTC_ZONE)
+    return Literal(span, FIRST_INSTANT + timedelta(microseconds=instant), type_)
+
+
+def _instant(text: str, type_: Type, span: Span) -> Literal | None:
+    """Read a text as an instant, with an offset or without; None if it is none."""
+    day = _TIMESTAMP.match(text) or _DATE.match(text)
+    if day is None:
+        return None
+    moment, offset = datetime.fromisoformat(day[0]), text[day.end() :]
+    if offset and not _OFFSET.fullmatch(offset):
+        return None
+    if not in_every_calendar(moment):
+        return None
+    if not offset:
+        return in_zone(moment, type_, span)
+    given = datetime.fromisoformat(f"{moment.isoformat()}{offset.strip()}")
+    return Literal(span, given.astimezone(UTC), type_)
+
+
 def as_moment(text: str, type_: Type, span: Span) -> Literal:
-    """Read a text as a date or a timestamp, in ISO form; of a day, its midnight is that day."""
+    """Read a text as a date or a moment, in ISO form; of a day, its midnight is that day."""
     wants_date = type_.kind is Kind.DATE
     pattern = _DATE if wants_date else _TIMESTAMP
     try:
-        if wants_date and pattern.fullmatch(text):
+        if type_.kind is Kind.TIMESTAMPTZ:
+            found = _instant(text, type_, span)
+            if found is not None:
+                return found
+        elif type_.kind is Kind.TIME:
+            if _TIME.fullmatch(text):
+                return Literal(span, time.fromisoformat(text), TIME)
+        elif wants_date and pattern.fullmatch(text):
             return Literal(span, date.fromisoformat(text), DATE)
         if wants_date and _TIMESTAMP.fullmatch(text):
             moment = datetime.fromisoformat(text)
@@ -120,9 +173,10 @@ def as_moment(text: str, type_: Type, span: Span) -> Literal:
             return Literal(span, datetime.fromisoformat(text), TIMESTAMP)
     except ValueError:
         pass
-    shape = "2024-12-31" if wants_date else "2024-12-31 23:59:59"
+    shape = _SHAPES[type_.kind]
     title = f"{text[:40]!r} is not a {type_}"
-    remedy = f"'{_likely_day(text) or shape}'"
+    likely = None if type_.kind is Kind.TIME else _likely_day(text)
+    remedy = f"'{likely or shape}'"
     raise unreadable(title, span, f"written like '{shape}'", remedy)
 
 
@@ -202,6 +256,10 @@ def written_value(value: object) -> str:
         return "'" + str.replace(value, "'", "''") + "'"
     if type(value) is datetime and value.tzinfo is None:
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if type(value) is datetime and in_every_calendar(value):
+        return f"TIMESTAMPTZ '{value.astimezone(UTC).isoformat(sep=' ')}'"
+    if type(value) is time and value.tzinfo is None:
+        return f"TIME '{value.isoformat()}'"
     if type(value) is date:
         return f"DATE '{value.isoformat()}'"
     raise _unwritten(value)

@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
 from dpquery.core.types import NUMERIC, Kind
+from dpquery.core.zones import known
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.bind.typed import called, miscounted, read_interval, word_of
@@ -69,6 +70,8 @@ def applied(place: Expressions, node: exp.Expr, span: Span) -> Value:
             return _case(place, node)
         case exp.Extract():
             return _part(place, node.this.name, node.this, node.expression)
+        case exp.AtTimeZone():
+            return _at_time_zone(place, node)
         case exp.If():
             met, otherwise = place.truth(node.this), node.args.get("false")
             return _chosen(place, [met], [node.args["true"]], otherwise)
@@ -93,6 +96,7 @@ def _special(place: Expressions, name: str, arguments: list[exp.Expr]) -> Value 
             return _round(place, number, places)
         case "DATE_TRUNC" | "DATETRUNC", [unit, moment]:
             word, found = _unit(place, unit), _moment(place, moment)
+            found = _by_clock(found, word)
             template = f"date_trunc('{word}', {{0}})"
             if found.kind is Kind.DATE and word not in _SUBDAY:
                 template = f"CAST({template} AS DATE)"
@@ -197,14 +201,38 @@ def _part(place: Expressions, word: str, at: exp.Expr, node: exp.Expr) -> Value:
     return made(f"{name}({{0}})", _moment(place, node), kind=Kind.INTEGER)
 
 
+def _by_clock(moment: Value, word: str) -> Value:
+    """Return local time in place of an instant, for what has days: rows have it so."""
+    if moment.kind is Kind.TIMESTAMPTZ and word not in _SUBDAY:
+        return made("CAST({0} AS TIMESTAMP)", moment, kind=Kind.TIMESTAMP)
+    return moment
+
+
+def _at_time_zone(place: Expressions, node: exp.AtTimeZone) -> Value:
+    """Bind `x AT TIME ZONE 'Europe/Paris'`: of an instant the local time, and the reverse."""
+    zone, moment = unwrapped(node.args["zone"]), _moment(place, node.this)
+    named = str(zone.this) if isinstance(zone, exp.Literal) and zone.is_string else ""
+    if not known(named):
+        at, title = place.spans.of(zone), "this is not the name of a time zone"
+        why = "a time zone is named by a literal text, as in the policy."
+        remedy = f"{place.spans.text(node.this)} AT TIME ZONE 'Europe/Berlin'"
+        raise refusal("DPQ205", title, at, "not a time zone", why, remedy)
+    zoned = moment.kind is Kind.TIMESTAMPTZ
+    template = f"timezone('{named}', {{0}})"
+    if moment.kind is Kind.DATE:
+        template = template.format("CAST({0} AS TIMESTAMP)")
+    return made(template, moment, kind=Kind.TIMESTAMP if zoned else Kind.TIMESTAMPTZ)
+
+
 def moved(place: Expressions, node: exp.Expr, interval: exp.Interval, operator: str) -> Value:
     """Add an INTERVAL to a moment, or take it away; a date stays a date."""
-    moment = _moment(place, node)
     number, word = read_interval(interval, place.spans.of(interval))
+    moment = _by_clock(_moment(place, node), word)
     step = f"({{0}} {operator} INTERVAL ({number}) {word})"
     if moment.kind is Kind.DATE and word not in _SUBDAY:
         return made(in_calendar(f"CAST({step} AS DATE)"), moment, kind=Kind.DATE)
-    kind = None if moment.kind is None else Kind.TIMESTAMP
+    zoned = moment.kind is Kind.TIMESTAMPTZ
+    kind = None if moment.kind is None else moment.kind if zoned else Kind.TIMESTAMP
     return made(in_calendar(step), moment, kind=kind)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import DATE, NUMERIC, TIMESTAMP, Kind
+from dpquery.core.types import DATE, MOMENTS, NUMERIC, TIME, TIMESTAMP, TIMESTAMPTZ, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.expressions import paired
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
@@ -31,6 +31,7 @@ from dpquery.sql.postprocess.values import (
     Value,
     constant,
     in_calendar,
+    instant,
     joined,
     literal,
     made,
@@ -61,6 +62,8 @@ _NUMBERS_OF: dict[Kind | None, str] = {
     Kind.BOOLEAN: "CAST({} AS BIGINT)",
     Kind.DATE: "YEAR({})",
     Kind.TIMESTAMP: "YEAR({})",
+    Kind.TIMESTAMPTZ: "YEAR({})",
+    Kind.TIME: "HOUR({})",
 }
 """What of a value is a number."""
 _TRUTHS: dict[exp.Expr, exp.Expr] = {
@@ -68,7 +71,13 @@ _TRUTHS: dict[exp.Expr, exp.Expr] = {
 }
 MAX_WRITTEN_OUT = 8_000
 """Parts that names of the SELECT list may stand for, in all."""
-_MOMENTS = {Kind.DATE: DATE, Kind.TIMESTAMP: TIMESTAMP}
+_WRITTEN = {
+    Kind.DATE: DATE,
+    Kind.TIMESTAMP: TIMESTAMP,
+    Kind.TIMESTAMPTZ: TIMESTAMPTZ,
+    Kind.TIME: TIME,
+}
+"""What is read from a text beside it."""
 
 
 class Expressions:
@@ -355,10 +364,11 @@ class Expressions:
             if model in NUMERIC and value.numeric:
                 continue
             inner, span = unwrapped(node), self.spans.of(node)
-            if model in _MOMENTS and isinstance(inner, exp.Literal) and inner.is_string:
-                moment = as_moment(str(inner.this), _MOMENTS[model], span)
-                values[at] = constant(moment, inner)
-            elif {model, value.kind} != set(_MOMENTS):
+            if model in _WRITTEN and isinstance(inner, exp.Literal) and inner.is_string:
+                moment = as_moment(str(inner.this), _WRITTEN[model], span)
+                zoned = model is Kind.TIMESTAMPTZ
+                values[at] = instant(str(inner.this)) if zoned else constant(moment, inner)
+            elif not {model, value.kind} <= MOMENTS:
                 self._refuse_unlike(inner, value, model, span)
         return values
 
@@ -379,7 +389,7 @@ class Expressions:
         narrower = narrower_name(node)
         value = "{0}" if narrower is None else f"TRY_CAST({{0}} AS {narrower})"
         converted = f"TRY_CAST({value} AS {name})"
-        converted = in_calendar(converted) if type_.kind in _MOMENTS else converted
+        converted = in_calendar(converted) if type_.kind in MOMENTS else converted
         return made(converted, self.value(node.this), kind=type_.kind)
 
     def _arithmetic(self, node: exp.Expr, operator: str) -> Value:
@@ -387,7 +397,7 @@ class Expressions:
         if isinstance(right, exp.Interval):
             return moved(self, node.this, right, operator)
         left = self.value(node.this)
-        if left.kind in _MOMENTS and operator in "+-":
+        if left.kind in MOMENTS and operator in "+-":
             return days(self, node, left, operator)
         one, other = self._number(node.this), self._number(node.expression)
         kind = widest(one, other)

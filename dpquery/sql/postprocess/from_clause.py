@@ -349,17 +349,21 @@ _FITTING = {
     Kind.BOOLEAN: "{0}",
     Kind.DATE: _IN_CALENDAR,
     Kind.TIMESTAMP: _IN_CALENDAR,
+    Kind.TIMESTAMPTZ: _IN_CALENDAR.replace("1 AND 9999", "2 AND 9998"),
+    Kind.TIME: "{0}",
 }
 _WHOLE = "TRY_CAST({0} AS BIGINT)"
 _NUMBER = "CASE WHEN isfinite(TRY_CAST({0} AS DOUBLE)) THEN TRY_CAST({0} AS DOUBLE) END"
 
 
-def constant_of(column: OpenColumn, span: Span) -> tuple[Type, str]:
+def constant_of(column: OpenColumn, span: Span, zone: str) -> tuple[Type, str]:
     """Return the type of a constant, and the text that makes a column's values of it."""
     if column.kind is None:
         title = "the type of this value is not known"
         mismatch(span, title, "of any type", advice("write CAST(... AS DOUBLE)"))
     type_ = Type(column.kind) if column.kind in _FITTING else DOUBLE
+    if type_.kind is Kind.TIMESTAMPTZ:
+        type_ = replace(type_, zone=zone)
     return type_, _FITTING.get(column.kind, _NUMBER).format(column.sql)
 
 
@@ -376,7 +380,7 @@ def members_of(column: str, source: str, most: int) -> Iterator[str]:
         yield f'SELECT {shown} AS "c0" FROM {source}'
 
 
-def places_of(found: Open, span: Span) -> dict[str, tuple[Type, list[str]]]:
+def places_of(found: Open, span: Span, zone: str) -> dict[str, tuple[Type, list[str]]]:
     """Return the type of each column, and a query for its value in each row that there can be.
 
     The rows stand in the order of what is unique in them, NULL last; those that are missing are
@@ -387,7 +391,7 @@ def places_of(found: Open, span: Span) -> dict[str, tuple[Type, list[str]]]:
         if at in found.unique and column.kind is Kind.INTEGER:
             written[column.name] = INTEGER, _WHOLE.format(column.sql)
         else:
-            written[column.name] = constant_of(column, span)
+            written[column.name] = constant_of(column, span, zone)
     keys = ", ".join(f"{found.columns[at].sql} NULLS LAST" for at in sorted(found.unique))
     order = f" ORDER BY {keys}" if keys else ""
     return {

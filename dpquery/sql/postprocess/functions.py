@@ -15,20 +15,20 @@ from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
 from dpquery.core.source import Span
-from dpquery.core.types import INTEGER, NUMERIC, TEXT, TIMESTAMP, UNKNOWN, Kind
+from dpquery.core.types import INTEGER, MOMENTS, NUMERIC, TEXT, TIMESTAMP, UNKNOWN, Kind
 from dpquery.ir.expr import Apply, ColumnRef
 from dpquery.rowfunctions.base import CALENDAR, RowFunction, first_type
 from dpquery.sql.bind.scope import INTERVAL_ENDS
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, in_calendar
 
-_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _TEXT = frozenset({Kind.TEXT})
 KINDS: dict[str, tuple[str, frozenset[Kind], str]] = {
     "n": ("a number", NUMERIC, "1"),
     "i": ("a whole number", frozenset({Kind.INTEGER}), "1"),
     "t": ("a text", _TEXT, "'a'"),
     "b": ("a condition", frozenset({Kind.BOOLEAN}), "TRUE"),
-    "m": ("a date or a timestamp", _MOMENTS, "DATE '2024-12-31'"),
+    "m": ("a date or a timestamp", MOMENTS, "DATE '2024-12-31'"),
+    "h": ("a timestamp or a time", MOMENTS | {Kind.TIME}, "TIME '12:00:00'"),
     "a": ("a value", frozenset(Kind), "1"),
     "l": ("a literal text", _TEXT, "'%Y-%m'"),
     "s": ("a literal from 0 to 1", NUMERIC, "0.5"),
@@ -82,9 +82,10 @@ class Function:
 
 
 _LETTERS = {kinds: letter for letter, (_, kinds, _) in reversed(KINDS.items())}
-_LETTERS[frozenset({Kind.TIMESTAMP})] = "m"
+_LETTERS[frozenset({Kind.DATE, Kind.TIMESTAMP})] = "m"
+_LETTERS[frozenset({Kind.TIMESTAMP, Kind.TIME})] = "h"
 _NOWHERE = Span(0, 0)
-_MODELS = {"n": INTEGER, "i": INTEGER, "t": TEXT, "m": TIMESTAMP, "a": TEXT}
+_MODELS = {"n": INTEGER, "i": INTEGER, "t": TEXT, "m": TIMESTAMP, "h": TIMESTAMP, "a": TEXT}
 """A type for each letter: what is taken here has one text, whatever the type."""
 _ALSO = {"DAYOFWEEK": ("DOW",), "DAYOFYEAR": ("DOY",)}
 """Names that only results have for functions of rows."""

@@ -32,6 +32,8 @@ NAMES = {
     Kind.BOOLEAN: "BOOLEAN",
     Kind.DATE: "DATE",
     Kind.TIMESTAMP: "TIMESTAMP",
+    Kind.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
+    Kind.TIME: "TIME",
 }
 """What the engine calls the kinds; decimals have a width besides."""
 
@@ -120,7 +122,15 @@ def literal(node: exp.Expr, span: Span) -> Value | None:
     if isinstance(node, exp.Null):
         return Value("NULL", None, safe=True, longest=0)
     found = read_literal(node, span)
+    if found is not None and found.type.kind is Kind.TIMESTAMPTZ:
+        return instant(str(node.this.this))
     return None if found is None else constant(found, node)
+
+
+def instant(written: str) -> Value:
+    """Write an instant; one without an offset is in the zone that the engine has."""
+    sql = f"TRY_CAST({text(written)} AS {NAMES[Kind.TIMESTAMPTZ]})"
+    return Value(sql, Kind.TIMESTAMPTZ, safe=True)
 
 
 def constant(found: Literal, node: exp.Expr) -> Value:

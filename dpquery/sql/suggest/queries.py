@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import NoReturn
 
@@ -18,7 +18,7 @@ from sqlglot import TokenType
 
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.source import Source, Span
-from dpquery.core.types import EPOCH, NUMERIC, Interval, Kind, Type, ordinal
+from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.quantize import example_bounds, from_code
@@ -34,6 +34,8 @@ _OFFERED = {
     Kind.BOOLEAN: "DP_PROPORTION",
     Kind.DATE: "DP_MEDIAN",
     Kind.TIMESTAMP: "DP_MEDIAN",
+    Kind.TIMESTAMPTZ: "DP_MEDIAN",
+    Kind.TIME: "DP_MEDIAN",
 }
 """What can be asked about values that are no numbers; of others, how many there are."""
 
@@ -41,6 +43,7 @@ _OFFERED = {
 _ENDS: dict[Kind, tuple[int | date, int | date]] = {
     Kind.DATE: (date(2025, 1, 1), date(2025, 12, 31)),
     Kind.TIMESTAMP: (datetime(2025, 1, 1), datetime(2025, 12, 31)),  # noqa: DTZ001
+    Kind.TIMESTAMPTZ: (datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 12, 31, tzinfo=UTC)),
 }
 """Ranges that are offered; of numbers, another."""
 
@@ -145,13 +148,12 @@ def between(function: DPFunction, written: str, loose: bool) -> str:
     return f"LEAST(GREATEST({written}, 0), 1000)" if cut else written
 
 
-_MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _TAKEN = {
     Takes.VALUE: frozenset(Kind),
     Takes.NUMBER: NUMERIC,
-    Takes.ORDERED: NUMERIC | _MOMENTS,
+    Takes.ORDERED: NUMERIC | MOMENTS | {Kind.TIME},
     Takes.CONDITION: frozenset({Kind.BOOLEAN}),
-    Takes.LISTED: frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP},
+    Takes.LISTED: frozenset(Kind) - {Kind.DOUBLE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME},
     Takes.DISCRETE: frozenset(Kind) - {Kind.DOUBLE},
 }
 
@@ -263,7 +265,7 @@ _SILENT = (
     "and a failure would tell whether that row exists.",
 )
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?", re.ASCII)
-_MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMP)\s+$")
+_MOMENT = re.compile(r"(?i)\b(DATE|TIMESTAMPTZ|TIMESTAMP|TIME)\s+$")
 """What stands before a literal that is written in another type."""
 _TRUTHS = {"1": "TRUE", "true": "TRUE", "yes": "TRUE", "t": "TRUE", "y": "TRUE"}
 _FALSEHOODS = {"0": "FALSE", "false": "FALSE", "no": "FALSE", "f": "FALSE", "n": "FALSE"}
@@ -316,7 +318,7 @@ def as_compared(
     literals = [expr for expr in others if isinstance(expr, Literal)]
     if not literals or len(literals) < len(others):
         return _compared_anew(source, operator or Comparison.EQ, model, others)
-    year = _year(source.snippet(literals[0].span)) if model.type.kind in _MOMENTS else None
+    year = _year(source.snippet(literals[0].span)) if model.type.kind in MOMENTS else None
     if year is not None and operator in {Comparison.EQ, Comparison.NE}:
         negated = "NOT " if operator is Comparison.NE else ""
         ends = " AND ".join(_day(year, model.type, last=last) for last in (False, True))
@@ -337,7 +339,7 @@ def _compared_anew(
 ) -> str:
     """Write a comparison of what is no literal: of moments converted, or with a sample."""
     left, other = source.snippet(model.span), next(iter(others), model)
-    if {model.type.kind, other.type.kind} == _MOMENTS:
+    if {model.type.kind, other.type.kind} <= MOMENTS:
         right = f"CAST({source.snippet(other.span)} AS {model.type.kind.name})"
         return f"{left} {operator.value} {right}"
     downwards = operator in {Comparison.LT, Comparison.LE}
@@ -353,7 +355,7 @@ def _rewritten(text: str, model: Expr, *, last: bool) -> str:
         return "'" + text.replace("'", "''") + "'"
     if type_.kind is Kind.BOOLEAN:
         return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
-    if type_.kind in _MOMENTS and year is not None:
+    if type_.kind in MOMENTS and year is not None:
         return _day(year, type_, last=last)
     return _sample_literal(model)
 
@@ -375,7 +377,7 @@ def _day(year: int, type_: Type, *, last: bool) -> str:
     day = f"{year}-12-31" if last else f"{year}-01-01"
     if type_.kind is Kind.DATE:
         return f"DATE '{day}'"
-    return f"TIMESTAMP '{day} {'23:59:59.999999' if last else '00:00:00'}'"
+    return f"{type_.kind.upper()} '{day} {'23:59:59.999999' if last else '00:00:00'}'"
 
 
 def _sample_literal(model: Expr, *, high: bool = False) -> str:
@@ -389,9 +391,12 @@ def _sample_literal(model: Expr, *, high: bool = False) -> str:
             return "TRUE"
         case Kind.DATE:
             return f"DATE '{date.fromordinal(EPOCH.toordinal() + int(low or 20_000))}'"
-        case Kind.TIMESTAMP:
+        case Kind.TIME:
+            return f"TIME '{from_code(int(end or 0), Fraction(1), model.type)}'"
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             known = end if isinstance(end, Fraction) and is_bounded(model) else None
             moment = from_code(int(known or 0), Fraction(1), model.type)
-            return f"TIMESTAMP '{moment if known is not None else _MIDNIGHT}'"
+            word = model.type.kind.upper()
+            return f"{word} '{moment if known is not None else _MIDNIGHT}'"
         case _:
             return decimal_text(low or Fraction(0))

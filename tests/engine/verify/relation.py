@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.ir.expr import ColumnRef
+from dpquery.ir.expr import ColumnRef, columns_of
 from dpquery.ir.relations import (
     Filter,
     PerUnit,
@@ -227,6 +227,11 @@ class Shape:
         insist(star == _STAR and item["alias"] == column, "all columns, and that of the list")
         insist(item.get("function_name") == "unnest", "a row for each value")
         (values,) = (argument["expression"] for argument in item["arguments"])
+        if relation.listed:
+            (listed,) = relation.values
+            names = frozenset(self.names(*{ref.of for ref in columns_of(listed.expr).values()}))
+            require_expression([values], names, ROW_FUNCTIONS | {"len"})
+            return
         if relation.separator is None:
             insist(values.get("function_name") == "list_value", "a list of values")
             insist(len(values["arguments"]) == relation.most, "all values")

@@ -68,6 +68,9 @@ _TYPES = frozenset(
             "HUGEINT",
             "INTEGER",
             "INTERVAL",
+            "TIME",
+            "TIMESTAMP WITH TIME ZONE",
+            "TIMESTAMPTZ",
         ),
         *("TIMESTAMP", "VARCHAR"),
     }
@@ -79,7 +82,17 @@ SUM_FUNCTIONS = frozenset(
 """What adds rows up."""
 ROW_FUNCTIONS = engine_functions() | {
     *("%", "*", "+", "-", "/", "//"),
-    *("epoch_us", "floor", "isnan", "left", "list_filter", "list_value", "nullif", "strlen"),
+    *(
+        "epoch_us",
+        "floor",
+        "isnan",
+        "left",
+        "list_filter",
+        "list_transform",
+        "list_value",
+        "nullif",
+        "strlen",
+    ),
 }
 """What computes values of a row."""
 UNIT_FUNCTIONS = frozenset(["bool_and", "bool_or", "count", "count_star", "max", "min", "sum"])

@@ -220,7 +220,7 @@ class ReleasedJoin(KeyJoin):
         found, span = released.found, released.span
         columns = {
             name: ColumnRef(span, name, type_, of=number, longest=LONGEST_CONSTANT)
-            for name, (type_, _) in places_of(found, span).items()
+            for name, (type_, _) in places_of(found, span, context.policy.zone).items()
         }
         self.member = Member(released.alias, columns)
 

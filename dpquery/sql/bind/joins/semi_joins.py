@@ -19,7 +19,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery.core.source import Span
-from dpquery.core.types import BOOLEAN, EPOCH, INTEGER, Interval, Kind
+from dpquery.core.types import BOOLEAN, EPOCH, FIRST_INSTANT, INTEGER, Interval, Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.expr import (
     Apply,
@@ -481,6 +481,8 @@ _NONE: Mapping[Kind, Scalar] = {
     Kind.BOOLEAN: False,
     Kind.DATE: EPOCH.date(),
     Kind.TIMESTAMP: EPOCH,
+    Kind.TIMESTAMPTZ: FIRST_INSTANT,
+    Kind.TIME: EPOCH.time(),
 }
 
 

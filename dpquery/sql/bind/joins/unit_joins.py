@@ -39,6 +39,7 @@ from dpquery.ir.relations import (
     numbers,
 )
 from dpquery.rowfunctions import apply
+from dpquery.rowfunctions.lists import MOST_VALUES
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.expressions import Conditions, equated_always
 from dpquery.sql.bind.from_clause import (
@@ -59,7 +60,7 @@ from dpquery.sql.bind.joins.public_joins import (
     equal_names,
 )
 from dpquery.sql.bind.joins.ties import tied_by_keys
-from dpquery.sql.bind.row_lists import row_list
+from dpquery.sql.bind.row_lists import element, row_list
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.lists import HIDDEN, refuse_list
@@ -393,15 +394,16 @@ class _From:
             refuse_rows_of_own(span, self.table)
         number = context.numbers()
         rows = Conditions(self.scope, context.spans)
-        values, separator = row_list(found.node, rows.bind, context.spans)
+        values, separator = row_list(found.node, rows)
         outputs = tuple(Output("x", value) for value in values)
-        column = merged_ref(outputs, number)
-        most = len(outputs)
+        of_file = values[0].type.listed
+        column = element(values[0], number) if of_file else merged_ref(outputs, number)
+        most = MOST_VALUES if of_file else len(outputs)
         if separator is not None:  # which parts a text has is not public, as its own values are
             nulls = Nulls.GROUPED if keeps else Nulls.NEVER
             column = replace(column, keys=None, nulls=nulls)
             most = min(MOST_COPIES, most_parts(values[0], separator))
-        keeps = keeps and separator is not None  # a list that is written out has values
+        keeps = keeps and (separator is not None or of_file)  # others have values
         made = Unnest(span, self.relation, number, outputs, most, separator, keeps)
         self.relation = context.small(made, span)
         self.pool += [] if always else item.asked
