@@ -19,6 +19,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import (
     BOOLEAN,
+    DOUBLE,
     EPOCH,
     FIRST_INSTANT,
     INT64,
@@ -30,7 +31,7 @@ from dpquery.core.types import (
 )
 from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, without
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
-from dpquery.ir.expr import Code, ColumnRef, Expr, columns_of
+from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Input
 from dpquery.mechanisms.quantiles.histogram_tree import (
@@ -418,12 +419,16 @@ def draw_groups(
 
 
 def grid_of(call: Call) -> Code:
-    """Return the grid from which a call draws.
+    """Return the grid from which a call draws: of decimals too fine for it, that of doubles.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
     """
     code = code_of(call, origin_at_low=True)
+    if code.cells > LARGEST_GRID and code.expr.type.kind is Kind.DECIMAL:
+        about, *others = call.inputs
+        wide = replace(about, expr=Widen(about.expr, DOUBLE))
+        code = code_of(replace(call, inputs=(wide, *others)), origin_at_low=True)
     if code.cells > LARGEST_GRID:
         raise refusal(
             "DPQ404",

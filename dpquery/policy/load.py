@@ -97,9 +97,8 @@ def policy_of(document: Document) -> Policy:
     """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
+    _require_decided(root)
     privacy = PRIVACY.read(root.child("privacy"))
-    if privacy["unit"] == UNDECIDED:
-        raise root.child("privacy").refuse("unit", undecided(PRIVACY["unit"]))
     return Policy(
         name=document.name,
         budget=budget,
@@ -111,6 +110,17 @@ def policy_of(document: Document) -> Policy:
         price=Price(**QUERIES.read(root.child("queries"))),
         **privacy,
     )
+
+
+def _require_decided(root: Section) -> None:
+    """Refuse what a draft leaves to the owner: the first, with the places of the others."""
+    tables = [table for _, table in root.child("tables").children()]
+    asked = [(root.child("privacy"), "unit")]
+    asked += [(table, key) for table in tables for key in ("public", "privacy_unit_column")]
+    found = [(one, key) for one, key in asked if one.values.get(key) == UNDECIDED]
+    for section, key in found:
+        others = [dotted((*one.path, other)) for one, other in found[1:]]
+        raise section.refuse(key, undecided(section, key, others))
 
 
 def in_zone(tables: Mapping[str, Table], zone: str) -> dict[str, Table]:
@@ -191,8 +201,6 @@ def _tables(section: Section, unit: str | None) -> dict[str, Table]:
 
 
 def _table(name: str, section: Section) -> Table:
-    if section.values.get("public") == UNDECIDED:
-        raise section.refuse("public", undecided())
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):

@@ -7,7 +7,7 @@ why that is unit-local.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from dpquery.policy.document import (
     toml_key,
     written,
 )
-from dpquery.policy.keys import TABLE, Key
+from dpquery.policy.keys import TABLE
 from dpquery.policy.model import Column, Table, Through
 from dpquery.policy.names import own_words, person, refers_to
 from dpquery.policy.values import ascii_folded, read_through
@@ -54,7 +54,7 @@ def stored_unit_type(
                 unfit = contradiction(what, why, "leave it out")
                 raise section.refuse("privacy_unit_type", unfit)
     elif unit not in columns:
-        if unit == UNDECIDED or nearest(unit, columns) is not None:
+        if nearest(unit, columns) is not None:
             raise section.refuse("privacy_unit_column", _unlisted(section, unit, columns))
         return None
     key = "privacy_unit_column" if declared is None else "privacy_unit_type"
@@ -113,17 +113,37 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
     )
 
 
-def undecided(key: Key = TABLE["public"]) -> Unfit:
-    """Return the refusal of what a draft leaves to the owner."""
-    what = f'is not decided: "{UNDECIDED}"'
-    if key.name != "public":
-        return contradiction(what, key.why, key.line)
-    return contradiction(
-        what,
+def undecided(section: Section, key: str, others: Sequence[str]) -> Unfit:
+    """Return the refusal of what a draft leaves to the owner, who has to decide others too."""
+    first, *more = _DECISIONS[key]
+    if key == "privacy_unit_column":
+        columns = section.values.get("columns")
+        said = own_words(columns if isinstance(columns, dict) else ())
+        referred = {name: refers_to(words, ()) or "" for name, words in said.items()}
+        likely = next((name for name, of in referred.items() if person(of)), "user_id")
+        more = [f"privacy_unit_column = {written(likely)}", *more]
+    why = f"{first}\nStill to decide: {listed(others)}." if others else first
+    return contradiction(f'is not decided: "{UNDECIDED}"', why, *more)
+
+
+_DECISIONS = {
+    "unit": (
+        "it names the unit of the whole policy: the unit columns of all tables hold the same "
+        "units, whatever they are called, and tables are joined on them.",
+        'unit = "customer"',
+        "or the word for whose presence is protected",
+    ),
+    "public": (
         "analysts see a public table as it is, so that it must hold nobody's data.",
         "public = true",
         'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
-    )
+    ),
+    "privacy_unit_column": (
+        "it names the column of the person, account or device whose presence is protected.",
+        "or leave the line out, if each row is a unit of its own",
+    ),
+}
+"""Of what a draft asks: what it is for, and what can be written."""
 
 
 def read_unit_type(unit: str, type_: Type) -> Type:

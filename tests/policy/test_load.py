@@ -302,7 +302,7 @@ CASES = [
         'type = "text", keys = ["a"], per_unit = "one"', "per_unit", remedy="per_unit = true"
     ),
     column('type = "text", per_unit = 2', "per_unit", "DPQ607", "x = {"),
-    column('type = "double", keys = [1], per_unit = true', "per_unit", "DPQ607"),
+    column('type = "decimal(3,1)", keys = [1], per_unit = true', "per_unit", "DPQ607"),
     column(f'type = "integer", keys = {[*range(256)]}, per_unit = true', "per_unit", "DPQ607"),
     column('type = "text", parts = true', "parts", "DPQ607", "x = {"),
     column('type = "text", keys = ["a"], parts = "a"', "parts"),

@@ -94,7 +94,8 @@ def frame_of(data: DataSet) -> Any:
 
 
 def by(part: str, moment: str, table: str) -> str:
-    return f"""SELECT DATE_TRUNC('{part}', "{moment}") AS "when", COUNT(*) AS n FROM {table} GROUP BY 1"""
+    shown = f'DATE_TRUNC(\'{part}\', "{moment}") AS "when"'
+    return f"SELECT {shown}, COUNT(*) AS n FROM {table} GROUP BY 1"
 
 
 def numbered(part: str, moment: str, table: str, x: str) -> str:
@@ -103,56 +104,15 @@ def numbered(part: str, moment: str, table: str, x: str) -> str:
     )
 
 
-_CARRIERS = [
-    "9E",
-    "AA",
-    "AS",
-    "B6",
-    "DL",
-    "EV",
-    "F9",
-    "FL",
-    "HA",
-    "MQ",
-    "OO",
-    "UA",
-    "US",
-    "VX",
-    "WN",
-    "YV",
-]
-_WINE = [
-    "alcohol",
-    "malic_acid",
-    "ash",
-    "alcalinity",
-    "magnesium",
-    "phenols",
-    "flavanoids",
-    "nonflavanoids",
-    "proanthocyanins",
-    "color",
-    "hue",
-    "od280",
-    "proline",
-    "cultivar",
-]
-_CANCER = [
-    f"{which}_{what}"
-    for which in ("mean", "error", "worst")
-    for what in [
-        "radius",
-        "texture",
-        "perimeter",
-        "area",
-        "smoothness",
-        "compactness",
-        "concavity",
-        "points",
-        "symmetry",
-        "dimension",
-    ]
-]
+# fmt: off
+_CARRIERS = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX",
+             "WN", "YV"]
+_WINE = ("alcohol", "malic_acid", "ash", "alcalinity", "magnesium", "phenols", "flavanoids",
+         "nonflavanoids", "proanthocyanins", "color", "hue", "od280", "proline", "cultivar")
+_OF_CELLS = ("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity",
+             "points", "symmetry", "dimension")
+# fmt: on
+_CANCER = [f"{which}_{what}" for which in ("mean", "error", "worst") for what in _OF_CELLS]
 
 SETS = (
     DataSet(
@@ -357,7 +317,7 @@ SETS = (
         days=("Year",),
         asked=(
             by("year", "Year", "cars"),
-            'SELECT "Cylinders", AVG("Miles_per_Gallon") AS mean FROM cars GROUP BY "Cylinders"',
+            'SELECT "Cylinders", AVG("Horsepower") AS mean FROM cars GROUP BY "Cylinders"',
         ),
     ),
     DataSet(
@@ -452,7 +412,7 @@ SETS = (
         asked=(
             by("year", "start_date", "senators"),
             "SELECT observed, COUNT(*) AS n FROM senators GROUP BY observed",
-            "SELECT AVG(DATE_DIFF('day', start_date, end_date)) AS mean FROM senators WHERE observed",
+            "SELECT AVG(DATE_DIFF('day', start_date, end_date)) AS mean FROM senators",
         ),
     ),
     DataSet(
@@ -474,7 +434,7 @@ SETS = (
         "wines",
         "sklearn",
         "datasets/data/wine_data.csv",
-        header=tuple(_WINE),
+        header=_WINE,
         group="cultivar",
         number="alcohol",
         other="proline",

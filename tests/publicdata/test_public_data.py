@@ -1,4 +1,4 @@
-"""Seventeen public data sets, as four kinds of writers write them: from `policy init` to answers.
+"""Seventeen public data sets, as four kinds of writers write them: from a draft to answers.
 
 No column is converted by hand, and the draft's types stay as they are: what is added to it is
 the unit, limits, bounds and keys. At an epsilon that leaves no noise worth the name, answers
@@ -142,7 +142,9 @@ def _duckdbs_own(data: DataSet, written: Path) -> Iterator[duckdb.DuckDBPyConnec
         source = f"read_parquet('{files}')"
         types = engine.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         instants = [name for name, type_, *_ in types if re.search("ZONE|TZ", type_)]
-        shown = ", ".join(f'make_timestamp(epoch_us("{n}")) AS "{n}"' for n in instants)
+        shown = ", ".join(
+            f'make_timestamp(epoch_us(CAST("{n}" AS TIMESTAMPTZ))) AS "{n}"' for n in instants
+        )
         columns = f"* REPLACE ({shown})" if shown else "*"
         present = f'WHERE "{data.unit}" IS NOT NULL' if data.unit else ""
         engine.execute(f"CREATE VIEW {data.name} AS SELECT {columns} FROM {source} {present}")
@@ -168,12 +170,14 @@ def test_answers_are_duckdbs_own(
         assert _left_out(draft) == LEFT_OUT.get((data.name, writer), {})
         Path("policy.toml").write_text(_decided(draft, data), "utf-8")
         assert main(["policy", "check", "policy.toml"]) == 0, capsys.readouterr()
-    with _duckdbs_own(data, written) as engine:
-        with dpquery.connect(tmp_path / "policy.toml") as session:
-            failures = []
-            for question in data.questions:
-                try:
-                    failures.append(_differing(question, session, engine))
-                except dpquery.DPQueryError as refused:
-                    failures.append(f"{question}: {refused}")
+    failures = []
+    with (
+        _duckdbs_own(data, written) as engine,
+        dpquery.connect(tmp_path / "policy.toml") as session,
+    ):
+        for question in data.questions:
+            try:
+                failures.append(_differing(question, session, engine))
+            except dpquery.DPQueryError as refused:
+                failures.append(f"{question}: {refused}")
     assert not [one for one in failures if one]

@@ -40,10 +40,8 @@ def write_pandas(data: DataSet, folder: Path) -> Path:
         elif kind.startswith("datetime64"):
             zone = ", UTC" if "UTC" in kind else ""
             frame[name] = frame[name].astype(f"datetime64[ns{zone}]")
-    if data.index:
-        frame = frame.set_index(data.index)
-    else:  # as after any filter: __index_level_0__
-        frame = frame.sample(frac=1, random_state=1)
+    shuffled = frame.sample(frac=1, random_state=1)  # its index is __index_level_0__
+    frame = frame.set_index(data.index) if data.index else shuffled
     path = folder / f"{data.name}.parquet"
     frame.to_parquet(path)
     return path

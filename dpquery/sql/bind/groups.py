@@ -571,4 +571,5 @@ def _typed(value: int, key: Expr, where: Expr | None) -> Span | None:
 
 def has_listed_groups(column: Column | ColumnRef) -> bool:
     """Return whether a few values of a column are public by the policy: a group to offer."""
-    return column.keys is not None or column.type.kind is Kind.BOOLEAN
+    known = column.keys is not None and column.type.kind is not Kind.DOUBLE
+    return known or column.type.kind is Kind.BOOLEAN
