@@ -120,6 +120,7 @@ ELSEWHERE = {
         "ledger",
         "limits",
         "price",
+        "unit",
         "zone",
     },
 }
