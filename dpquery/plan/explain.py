@@ -276,12 +276,13 @@ def _bounding(call: Call, code: Code) -> str:
     options = call.options
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
-    own = implied(code.expr)
-    if own & call.about(code.expr).implied != own:
+    about = call.about(code.expr)
+    own = implied(about.expr)
+    if own & about.implied != own:
         return "from WHERE" if call.condition is None else "from WHERE and FILTER"
-    if not isinstance(code.expr, ColumnRef):
+    if not isinstance(about.expr, ColumnRef):
         return "from the expression"
-    return "from the policy" if code.expr.clamped else "from the column itself"
+    return "from the policy" if about.expr.clamped else "from the column itself"
 
 
 def _owners(limit: int, scan: Scan, policy: Policy) -> str:

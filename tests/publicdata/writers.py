@@ -75,9 +75,9 @@ def _duckdb(data: DataSet) -> Iterator[str]:
             listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
             type_ = f"ENUM ({listed})"
         elif name in whole:
-            type_ = (
-                "HUGEINT" if at % 2 else "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
-            )
+            plain = "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
+            # In Parquet a HUGEINT is a double, which no unit can be.
+            type_ = "HUGEINT" if at % 2 and name != data.unit else plain
         elif name in short:
             type_ = "DECIMAL(18, 3)"
         elif name in data.moments:
