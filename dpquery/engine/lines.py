@@ -9,19 +9,21 @@ made columns by expressions that have a value for every text (`duckdb/lines_sql.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpquery.policy.headers import MARK, opened
 
 LONGEST = 2**18
-"""Bytes of a line with its end: a longer one cannot be read."""
+"""Bytes of a line: a longer one cannot be read."""
 BLOCK = 2**20
 """Bytes that are read at a time: with the line before them, all that is held."""
 SCHEMA = pa.schema([("line", pa.string())])
-_END = 10
+_LF, _CR = b"\n\r"
 
 
 class Lines:
@@ -45,8 +47,9 @@ class Lines:
             first = self._header
             for data in _whole_lines(path):
                 lines = _lines(data)
-                yield pa.record_batch([lines[1:] if first else lines], schema=SCHEMA)
+                lines = lines[1:] if first else lines
                 first = False
+                yield pa.record_batch([lines.filter(_full(lines))], schema=SCHEMA)
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
@@ -59,24 +62,34 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
             if end:
                 yield rest + block[:end]
                 rest = b""
-            rest = (rest + block[end:])[: LONGEST + 1]  # of what is too long, enough to know
+            rest = (rest + block[end:])[: LONGEST + 2]  # of what is too long, enough to know
         if rest:
             yield rest + b"\n"
 
 
 def _lines(data: bytes) -> pa.Array:
-    """Cut whole lines apart; those that cannot be read are NULL."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _END) + 1
-    offsets = np.concatenate([[0], ends]).astype(np.int32)
-    readable = np.diff(offsets) <= LONGEST
-    if not data.isascii():
+    """Cut whole lines apart, without their ends; those that cannot be read are NULL."""
+    given = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(given == _LF)
+    returned = given[ends - 1] == _CR  # of a first end, the last byte: an end, and no return
+    kept = np.ones(len(given), bool)
+    kept[ends] = kept[ends[returned] - 1] = False
+    lengths = np.diff(ends, prepend=-1) - 1 - returned
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    text, readable = given[kept].tobytes(), lengths <= LONGEST
+    if not text.isascii():
         try:
-            data.decode()
+            text.decode()
         except UnicodeDecodeError:
-            readable &= [_is_text(data[a:b]) for a, b in zip(offsets, ends, strict=False)]
+            readable &= [_is_text(text[a:b]) for a, b in pairwise(offsets)]
     present = np.packbits(readable, bitorder="little")
-    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(data)]
+    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(ends), buffers)
+
+
+def _full(lines: pa.Array) -> pa.Array:
+    """Say which lines are rows: all but those with nothing in them."""
+    return pc.fill_null(pc.not_equal(pc.binary_length(lines), 0), True)
 
 
 def _is_text(line: bytes) -> bool:

@@ -77,7 +77,7 @@ def find_tables(paths: Sequence[str], directory: Path, databases: Databases) -> 
         elif (directory / path).is_dir():
             _in_folder(path, directory, databases, found)
         elif is_database(Path(path)):
-            found.tables += _in_database(path, directory, databases)
+            _in_database(path, directory, databases, found)
         elif glob.has_magic(path) and not (directory / path).exists():
             found.tables.append(_table([path], directory))
         else:
@@ -93,7 +93,8 @@ def _external(path: str, source: External) -> FoundTable:
     return FoundTable(name, {"path": toml_text(path)}, external_schema(source))
 
 
-def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[FoundTable]:
+def _in_database(path: str, directory: Path, databases: Databases, found: Found) -> None:
+    """Find the tables of a database, and say which of its views cannot be read row by row."""
     file = directory / path
     if file.is_file() and is_sqlite(file):
         place = os.path.realpath(file)
@@ -110,7 +111,10 @@ def _in_database(path: str, directory: Path, databases: Databases) -> Iterator[F
         source = {"database": toml_text(path), "table": toml_text(name)}
         if schema != MAIN or "." in name:
             source["schema"] = toml_text(schema)
-        yield FoundTable(name, source, columns)
+        if columns.types or not columns.left_out:
+            found.tables.append(FoundTable(name, source, columns))
+        else:
+            found.left_out[f"{name} of {path}"] = next(iter(columns.left_out.values()))
 
 
 def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -> None:
@@ -138,7 +142,7 @@ def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -
             file = os.path.normpath(Path(here, name))
             if is_database(Path(name)):
                 with telling(file):
-                    found.tables += _in_database(file, directory, databases)
+                    _in_database(file, directory, databases, found)
             elif name.lower().endswith(".parquet") or format_of([Path(name)]) != "parquet":
                 files.append(Path(file).as_posix())
     for group in _alike(files, directory):

@@ -103,7 +103,7 @@ OBJECTS = [
 def test_a_column_of_objects_is_one_of_texts_whatever_stands_in_it():
     """One row more changes no type, and so no refusal."""
     types = set()
-    for stop in range(len(OBJECTS) + 1):
+    for stop in (0, 2, 3, len(OBJECTS)):
         frame = pd.DataFrame({"id": range(stop), "x": pd.Series(OBJECTS[:stop], dtype=object)})
         with dpquery.connect(frame, unit="id", rows_per_unit=1, epsilon=1e8) as session:
             types.add(tuple(map(tuple, session.describe("df").rows)))

@@ -53,13 +53,10 @@ def json_rows(types: Mapping[str, Type], lines: str) -> str:
 
 
 def _rows(cells: Mapping[str, str], types: Mapping[str, Type], split: str, lines: str) -> str:
-    """Write rows of lines that are not empty."""
     columns = [
         f"{_cast(cells[name], type_)} AS {quoted(name)}" for name, type_ in types.items()
     ]
-    ended = f"SELECT rtrim(line, E'\\r\\n') AS line FROM {lines}"
-    full = f"SELECT {split} AS f FROM ({ended}) WHERE line IS NULL OR trim(line) <> ''"
-    return f"SELECT {', '.join(columns) or '1 AS one'} FROM ({full})"
+    return f"SELECT {', '.join(columns) or '1 AS one'} FROM (SELECT {split} AS f FROM {lines})"
 
 
 def _cast(cell: str, type_: Type) -> str:
