@@ -14,6 +14,7 @@ from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
+from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
 from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
@@ -351,5 +352,6 @@ def _end(measure: UnitTotals, end: int) -> object:
 
 
 def _bounds(code: Code) -> str:
-    low, high = (from_code(end, code.grid, code.expr.type) for end in (code.low, code.high))
+    ends = (from_code(end, code.grid, code.expr.type) for end in (code.low, code.high))
+    low, high = map(value_text, ends)
     return f"{low} to {high}, in {code.cells:,} steps"
