@@ -1,4 +1,4 @@
-"""Four writers of Parquet, each with the types that its users' files have."""
+"""Four writers of Parquet, and DuckDB files, each with the types that its users' files have."""
 
 from __future__ import annotations
 
@@ -99,6 +99,18 @@ def write_duckdb(data: DataSet, folder: Path) -> Path:
     return path
 
 
+def write_database(data: DataSet, folder: Path) -> Path:
+    """A table of a DuckDB file, where a HUGEINT stays what it is."""
+    import duckdb
+
+    path = folder / f"{data.name}.duckdb"
+    with duckdb.connect(path, config={"threads": 2}) as connection:
+        connection.register("source", frame_of(data))
+        columns = ", ".join(_duckdb(data))
+        connection.execute(f"CREATE TABLE {data.name} AS SELECT {columns} FROM source")
+    return path
+
+
 def write_spark(data: DataSet, folder: Path) -> Path:
     """A folder of parts: INT96 or instants of microseconds, and wide decimals."""
     import pyarrow as pa
@@ -149,4 +161,5 @@ WRITERS: dict[str, Callable[[DataSet, Path], Path]] = {
     "polars": write_polars,
     "duckdb": write_duckdb,
     "spark": write_spark,
+    "database": write_database,
 }
