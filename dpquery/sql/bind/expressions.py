@@ -45,9 +45,9 @@ from dpquery.sql.bind.scope import (
     is_interval_end,
     written_name,
 )
+from dpquery.sql.bind.sizes import Sizes
 from dpquery.sql.bind.typed import (
     Remedy,
-    Sizes,
     arithmetic,
     at_time_zone,
     bound_call,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from fractions import Fraction
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from sqlglot import expressions as exp
 
@@ -50,16 +50,15 @@ from dpquery.ir.expr import (
     Not,
     Operator,
     Widen,
-    children,
     decimal,
 )
 from dpquery.rowfunctions.base import INSTANTS, MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import CLOCK, PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.rowfunctions.ranges import arithmetic_range
+from dpquery.sql.bind.clocks import instant, local
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, in_zone, read_digits
-from dpquery.sql.parse.spans import repeated
 from dpquery.sql.suggest.queries import mismatch, with_article
 
 Remedy = Callable[[], str]
@@ -295,25 +294,6 @@ def convert(span: Span, operand: Expr, type_: Type) -> Expr:
     why = "only casts that have a value, or NULL, for whatever is in a row are taken."
     label, remedy = f"{with_article(operand.type)} here", _CASTABLE.get(type_.kind, "1")
     mismatch(operand.span, title, label, remedy, (why,))
-
-
-def local(moment: Expr, zone: str = "") -> Expr:
-    """Return what the clock of a zone shows at an instant: of the policy's, unless given."""
-    named = Literal(moment.span, zone or moment.type.zone or UTC_ZONE, TEXT)
-    return rowfunctions.apply(moment.span, "LOCAL", moment, named)
-
-
-def instant(span: Span, clock: Expr, zone: str, shown: str) -> Expr:
-    """Return the instant at which the clock of a zone shows a timestamp.
-
-    Args:
-        span: where that is asked for.
-        clock: the timestamp.
-        zone: whose clock it is.
-        shown: the zone in which the instant is shown.
-    """
-    named = [Literal(span, one, TEXT) for one in (zone, shown)]
-    return rowfunctions.apply(span, "INSTANT", clock, *named)
 
 
 def at_time_zone(span: Span, moment: Expr, zone: Expr, shown: str) -> Expr:
@@ -607,58 +587,3 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     shown = name[:40].upper() if name.isascii() else name[:40]
     title = f"there is no function {shown} for rows"
     raise refusal("DPQ202", title, span, "unknown function", why, remedy)
-
-
-# How large an expression is when it is written out for the engine, with what it repeats.
-#
-# A tree may hold one operand several times, and so may the engine's text; nested, both
-# double at each level. Sizes are added up as operands are bound, so that nothing grows before
-# it is refused.
-
-
-MAX_SIZE = 20_000
-_MOMENTS = MOMENT_KINDS
-
-
-class Sizes:
-    """The sizes of the expressions of one statement that have been bound."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[_Size, Expr]] = {}
-
-    def check(self, expr: Expr, times: int = 1) -> Expr:
-        """Note the size of an expression that stands so many times."""
-        if self._of(expr).value * times > MAX_SIZE:
-            raise repeated(expr.span, "functions inside one another")
-        return expr
-
-    def _of(self, expr: Expr) -> _Size:
-        known = self._known.get(id(expr))
-        if known is None:
-            size = _size(expr, [self._of(child) for child in children(expr)])
-            self._known[id(expr)] = known = size, expr  # held, so that its number stays its own
-        return known[0]
-
-
-class _Size(NamedTuple):
-    """How many operands a text holds: as a value, and as a double where NaN may be NULL."""
-
-    value: int
-    number: int
-
-
-def _size(expr: Expr, inner: list[_Size]) -> _Size:
-    values = 1 + sum(size.value for size in inner)
-    numbers = 1 + sum(size.number for size in inner)
-    match expr:
-        case Arithmetic() | Negate() if expr.type.kind is Kind.DOUBLE:
-            return _Size(2 * numbers, numbers)
-        case Apply(function=name, arguments=arguments):
-            function = rowfunctions.named(name)
-            far = any(a.type.kind in _MOMENTS and not a.domain.bounded for a in arguments)
-            size = function.repeats * (3 if far else 1)
-            if function.keeps_nan and expr.type.kind is Kind.DOUBLE:
-                return _Size(2 * size * numbers, size * numbers)
-            size *= values
-            return _Size(2 * size, size) if function.makes_nan else _Size(size, size)
-    return _Size(values, values)
