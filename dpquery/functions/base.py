@@ -200,6 +200,12 @@ class Facts:
             scale //= 2
         return scale
 
+    def most_steps(self, degree: int) -> int:
+        """Return how many steps values may have, whose powers are summed exactly."""
+        least = LEAST_SCALE if self.weighted else 1
+        room = (WIDEST_EXACT // (MAX_ROWS_OF_TABLE * least)).bit_length() - 1
+        return 1 << room // degree
+
     def cell_weight(self, call: Call) -> Weight:
         """Return weights for a histogram, whose sums are computed in 62 bits."""
         return self.weight(call, SPARE)

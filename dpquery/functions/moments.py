@@ -218,7 +218,10 @@ def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
 
 def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     """Plan a release of Bernstein sums of what a call is asked about."""
-    codes = [code_of(call, origin_at_low=True, at=at) for at in range(len(shape.degrees))]
+    most = facts.most_steps(sum(shape.degrees))
+    codes = [
+        code_of(call, origin_at_low=True, at=at, most=most) for at in range(len(shape.degrees))
+    ]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
     weigh = facts.shown if call.distinct else facts.weight
     weight, condition = weigh(call, prod(tops)), call.condition

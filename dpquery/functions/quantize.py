@@ -52,8 +52,14 @@ STEPS = 10**9
 """A double without a grid of its own gets about this many steps between its bounds."""
 
 
-def code_of(call: Call, *, origin_at_low: bool, at: int = 0) -> Code:
+def code_of(call: Call, *, origin_at_low: bool, at: int = 0, most: int | None = None) -> Code:
     """Return the integer code of one of the expressions that a call is asked about.
+
+    Args:
+        call: the call.
+        origin_at_low: whether codes are counted from the lower bound, or from zero.
+        at: which of its expressions.
+        most: a decimal with more steps between its bounds is coded as a double is.
 
     Raises:
         PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
@@ -62,7 +68,10 @@ def code_of(call: Call, *, origin_at_low: bool, at: int = 0) -> Code:
     about = call.inputs[at]
     if about.expr.type == BOOLEAN:
         return flag_code(about.expr)
-    code = code_between(about.expr, Interval(*_bounds(call, about)))
+    range_ = Interval(*_bounds(call, about))
+    code = code_between(about.expr, range_)
+    if most is not None and code.cells > most and about.expr.type.kind is Kind.DECIMAL:
+        code = code_between(Widen(about.expr, DOUBLE), range_)
     origin = code.low if origin_at_low else 0
     return replace(code, origin=origin, search=call.options.search)
 
@@ -419,16 +428,12 @@ def draw_groups(
 
 
 def grid_of(call: Call) -> Code:
-    """Return the grid from which a call draws: of decimals too fine for it, that of doubles.
+    """Return the grid from which a call draws.
 
     Raises:
         PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
     """
-    code = code_of(call, origin_at_low=True)
-    if code.cells > LARGEST_GRID and code.expr.type.kind is Kind.DECIMAL:
-        about, *others = call.inputs
-        wide = replace(about, expr=Widen(about.expr, DOUBLE))
-        code = code_of(replace(call, inputs=(wide, *others)), origin_at_low=True)
+    code = code_of(call, origin_at_low=True, most=LARGEST_GRID)
     if code.cells > LARGEST_GRID:
         raise refusal(
             "DPQ404",

@@ -19,7 +19,7 @@ from math import prod
 
 from dpquery.core.source import Source, Span
 from dpquery.core.types import UNKNOWN, Interval, RowLimit
-from dpquery.ir.expr import ColumnRef, Expr, Scalar
+from dpquery.ir.expr import ColumnRef, Expr, Scalar, Widen
 from dpquery.ir.measures import Histogram, Measure, SumCodes
 from dpquery.ir.relations import Relation, columns_in
 
@@ -115,8 +115,10 @@ class Call:
         return self.snippet(self.inputs[0].asked) if self.inputs else "*"
 
     def about(self, expr: Expr) -> Input:
-        """Return the input that an expression is."""
-        return next(one for one in self.inputs if one.expr == expr)
+        """Return the input that an expression is, or that it widens."""
+        return next(
+            one for one in self.inputs if expr in (one.expr, Widen(one.expr, expr.type))
+        )
 
     def snippet(self, span: Span) -> str:
         """Return a stretch of the call as it is written."""

@@ -14,6 +14,7 @@ from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
 from dpquery.core.source import visible_lines, width
+from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
 from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
@@ -276,12 +277,13 @@ def _bounding(call: Call, code: Code) -> str:
     options = call.options
     if options.bounds is not None:
         return "found before, and kept" if options.auto else "from the query"
-    own = implied(code.expr)
-    if own & call.about(code.expr).implied != own:
+    about = call.about(code.expr)
+    own = implied(about.expr)
+    if own & about.implied != own:
         return "from WHERE" if call.condition is None else "from WHERE and FILTER"
-    if not isinstance(code.expr, ColumnRef):
+    if not isinstance(about.expr, ColumnRef):
         return "from the expression"
-    return "from the policy" if code.expr.clamped else "from the column itself"
+    return "from the policy" if about.expr.clamped else "from the column itself"
 
 
 def _owners(limit: int, scan: Scan, policy: Policy) -> str:
@@ -350,5 +352,6 @@ def _end(measure: UnitTotals, end: int) -> object:
 
 
 def _bounds(code: Code) -> str:
-    low, high = (from_code(end, code.grid, code.expr.type) for end in (code.low, code.high))
+    ends = (from_code(end, code.grid, code.expr.type) for end in (code.low, code.high))
+    low, high = map(value_text, ends)
     return f"{low} to {high}, in {code.cells:,} steps"

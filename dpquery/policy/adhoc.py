@@ -444,6 +444,8 @@ def _type_of(ends: object) -> Type:
 
 def _keyed(name: str, _: Table, column: Column, values: object) -> Column:
     """Return a column with the groups that may appear."""
+    if column.type == DOUBLE:  # as whole numbers are where one is missing
+        column = replace(column, type=INTEGER)
     known = (column.type, column.bounds, column.max_length)
     try:
         keys = KEYS.read(_typed(values, column.type), known)

@@ -421,6 +421,8 @@ def _said_of(said: tuple[str, ...], type_: Type) -> tuple[str, str]:
     last, hint = said[-1] if said else "", _HINTS.get(type_.kind, "")
     if type_.kind is Kind.TEXT and last in FREE:
         return "a name, or free text? Delete it, if nobody should ask about it", ""
+    if type_.kind is Kind.DOUBLE and last in GROUP:
+        return 'a group, by its name? Of whole numbers, it is type = "integer" with keys', hint
     if type_.kind in {Kind.TEXT, Kind.INTEGER} and last in GROUP:
         return "a group, by its name", hint if type_.kind is Kind.TEXT else "keys = [1, 2]"
     return "", hint

@@ -54,6 +54,17 @@ def test_a_double_has_a_power_of_ten_near_a_billionth_of_its_largest_bound(a, b)
         assert grid <= largest / 10**9 < 10 * grid
 
 
+def test_a_decimal_of_too_many_steps_is_coded_as_a_double():
+    fine = call("DP_MEDIAN", column(Type(Kind.DECIMAL, 38, 18), 0, 60))
+    exact = code_of(fine, origin_at_low=True)
+    assert (exact.expr, exact.size) == (fine.argument, 60 * 10**18)
+    wide = code_of(fine, origin_at_low=True, most=2**63)
+    assert wide.expr.type == DOUBLE
+    assert wide.size == 6 * 10**9
+    assert fine.about(wide.expr) == fine.about(exact.expr)
+    assert code_of(fine, origin_at_low=True, most=10**20) == exact
+
+
 def test_two_bounds_of_zero_leave_one_code():
     code = coded(column(DOUBLE, 0, 0))
     assert (code.low, code.high, code.size, code.cells) == (0, 0, 0, 1)

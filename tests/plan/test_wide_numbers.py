@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpquery
@@ -147,3 +150,17 @@ def test_all_digits_of_a_decimal_are_shown(session: Session, function: DPFunctio
     for call in calls(function, str(exact)):
         code, found = outcome(session, call)
         assert code is not None or found in (exact, [exact], [exact, exact], None), call
+
+
+def test_decimals_of_many_places_have_medians_and_deviations(tmp_path: Path):
+    """DECIMAL(38,18), as Spark writes it, has more steps than can be drawn from or squared."""
+    values = [Decimal(n % 30).quantize(Decimal("1." + "0" * 18)) for n in range(301)]
+    table = pa.table({"paid": pa.array(values, pa.decimal128(38, 18))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    bounds = {"paid": (0, 1000)}
+    with dpquery.connect(tmp_path / "t.parquet", epsilon=10**7, bounds=bounds) as opened:
+        query = "SELECT MEDIAN(paid) AS mid, STDDEV_POP(paid) AS spread FROM t"
+        assert str(opened.explain(query, eps=10**6)).count("1,000,000,001 steps") == 2
+        ((mid, spread),) = opened.sql(query, eps=10**6).rows
+    assert mid == pytest.approx(14, abs=1)
+    assert spread == pytest.approx(8.66, abs=0.1)

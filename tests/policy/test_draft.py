@@ -59,6 +59,16 @@ def test_a_guess_at_the_unit_stands_in_a_comment_only(
     assert "# No column looks like it" in write("q.parquet", pa.table({"paid": [2.5]}))
 
 
+def test_a_category_of_doubles_is_told_how_to_be_a_group(
+    write: Callable[[str, pa.Table], str],
+) -> None:
+    """As pandas has it, where one is missing."""
+    text = write("p.parquet", pa.table({"region": [1.0, None], "paid": [2.5, 3.0]}))
+    (region,) = (line for line in text.splitlines() if line.startswith("region = "))
+    assert 'type = "integer" with keys' in region
+    assert text.count("with keys") == 1
+
+
 def test_a_draft_depends_on_the_schema_alone(write: Callable[[str, pa.Table], str]) -> None:
     """I1"""
     few = write("p.parquet", pa.table({"id": [1], "x": ["a"]}))

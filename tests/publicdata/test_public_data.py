@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -140,6 +141,10 @@ def _duckdbs_own(data: DataSet, written: Path) -> Iterator[duckdb.DuckDBPyConnec
     files = str(written / "*.parquet") if written.is_dir() else str(written)
     with duckdb.connect(config={"threads": 2}) as engine:
         source = f"read_parquet('{files}')"
+        if written.suffix == ".duckdb":
+            copy = shutil.copy(written, written.with_suffix(".copy"))
+            engine.execute(f"ATTACH '{copy}' AS held (READ_ONLY)")
+            source = f"held.{data.name}"
         types = engine.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         instants = [name for name, type_, *_ in types if re.search("ZONE|TZ", type_)]
         shown = ", ".join(

@@ -1,4 +1,4 @@
-"""Four writers of Parquet, each with the types that its users' files have."""
+"""Four writers of Parquet, and DuckDB files, each with the types that its users' files have."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _duckdb(data: DataSet) -> Iterator[str]:
             listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
             type_ = f"ENUM ({listed})"
         elif name in whole:
-            type_ = (
-                "HUGEINT" if at % 2 else "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
-            )
+            plain = "INTEGER" if frame[name].max() < 2**31 else "UBIGINT"
+            # In Parquet a HUGEINT is a double, which no unit can be.
+            type_ = "HUGEINT" if at % 2 and name != data.unit else plain
         elif name in short:
             type_ = "DECIMAL(18, 3)"
         elif name in data.moments:
@@ -96,6 +96,18 @@ def write_duckdb(data: DataSet, folder: Path) -> Path:
         connection.register("source", frame_of(data))
         columns = ", ".join(_duckdb(data))
         connection.execute(f"COPY (SELECT {columns} FROM source) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def write_database(data: DataSet, folder: Path) -> Path:
+    """A table of a DuckDB file, where a HUGEINT stays what it is."""
+    import duckdb
+
+    path = folder / f"{data.name}.duckdb"
+    with duckdb.connect(path, config={"threads": 2}) as connection:
+        connection.register("source", frame_of(data))
+        columns = ", ".join(_duckdb(data))
+        connection.execute(f"CREATE TABLE {data.name} AS SELECT {columns} FROM source")
     return path
 
 
@@ -149,4 +161,5 @@ WRITERS: dict[str, Callable[[DataSet, Path], Path]] = {
     "polars": write_polars,
     "duckdb": write_duckdb,
     "spark": write_spark,
+    "database": write_database,
 }

@@ -60,7 +60,8 @@ def ranged_by(type_: Type, written: str, name: str) -> tuple[Interval, str, Word
     first, last = (f"{word} '{end}'" if type_.kind in _ENDS else f"{end}" for end in ends)
     stated = ", ".join(f'"{end}"' if type_.kind in _ENDS else f"{end}" for end in ends)
     owner = f"or ask the data owner to state bounds of {name} in the policy"
-    own = f'or bounds={{"{name}": ({stated})}} for the whole session'
+    own = f"or --bounds {name}={ends[0]!s:.10}:{ends[1]!s:.10} for the whole session"
+    own += f", in Python bounds={{'{name}': ({stated})}}"
     range_ = Interval(Fraction(low), Fraction(high))
     return range_, f"{written} BETWEEN {first} AND {last}", Worded(owner, own)
 

@@ -35,4 +35,11 @@ def test_a_range_is_offered_for_groups_of_ones_own_file(
         offered, stated = caught.value.diagnostic.remedy[:2]
         assert caught.value.code == "DPQ402"
         session.explain(query.format(f" {offered}"))
-        assert stated.startswith(f'or bounds={{"{column}": (')
+    option, python = stated.removeprefix("or ").split(" for the whole session, in Python ")
+    ends = eval(python.removeprefix("bounds="))[column]
+    wanted = {"unit": "person_id", "epsilon": 1}
+    with dpquery.connect(file, bounds={column: ends}, **wanted) as session:
+        session.explain(query.format(where))
+    named = option.removeprefix("--bounds ").removeprefix(f"{column}=").split(":")
+    with dpquery.connect(file, bounds={column: tuple(named)}, **wanted) as session:
+        session.explain(query.format(where))
