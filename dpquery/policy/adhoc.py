@@ -95,8 +95,6 @@ def adhoc_policy(  # noqa: PLR0913 - each is an argument of connect
     """
     paths = _named(source, table)
     if epsilon is None:
-        for name, texts in paths.items():
-            _at(f"the table {name}", _rows, texts)  # a file that is not there is told first
         raise _no_epsilon(paths, unit).at("")
     limit = [read_argument(BUDGET["epsilon"], epsilon), read_argument(BUDGET["delta"], delta)]
     units = _at("unit", _units, unit, paths)
@@ -233,6 +231,8 @@ def _stem(texts: tuple[str, ...]) -> str:
 
 
 def _no_epsilon(paths: Mapping[str, Given], unit: Units) -> Unfit:
+    for name, texts in paths.items():  # a file that is not there is told first
+        _at(f"the table {name}", _rows, texts)
     given = next(iter(paths.values()))
     source = "df" if isinstance(given, Frame) else written(given[0])
     shown = written(unit if isinstance(unit, str) else "user_id")
