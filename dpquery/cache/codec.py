@@ -99,7 +99,10 @@ class Keys:
         joined = [one.table for one in walk(scan.relation) if isinstance(one, PublicJoin)]
         about = (
             (_FORMAT, self.version, self.policy.neighbours),
-            (places_of(scan.relation, self.policy), tuple(one.unit_type for one in tables)),
+            (
+                places_of(scan.relation, self.policy),
+                tuple(one.together or one.unit_type for one in tables),
+            ),
             tuple(map(self.public, joined)),
         )
         rows = (scan.relation, _deciding(scan), scan.contribution, scan.keys)

@@ -231,8 +231,9 @@ def _stem(texts: tuple[str, ...]) -> str:
 
 
 def _no_epsilon(paths: Mapping[str, Given], unit: Units) -> Unfit:
-    for name, texts in paths.items():  # a file that is not there is told first
-        _at(f"the table {name}", _rows, texts)
+    """Return the refusal of a budget that nobody stated; of a file that is not there, first."""
+    for name, rows in paths.items():
+        _at(f"the table {name}", _rows, rows)
     given = next(iter(paths.values()))
     source = "df" if isinstance(given, Frame) else written(given[0])
     shown = written(unit if isinstance(unit, str) else "user_id")

@@ -23,7 +23,7 @@ from dpquery.functions.base import Release
 from dpquery.ir.query import Scan
 from dpquery.ir.walk import Writer, constants_in, filled
 from dpquery.plan.plan import Plan, make_plan
-from dpquery.policy.model import Bounds, Column, Policy, Table
+from dpquery.policy.model import Bounds, Column, Files, Policy, Table, Through
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.rules import check
@@ -100,6 +100,8 @@ OF_TABLE: dict[str, Any] = {
     "max_rows_contributed": 3,
     "max_groups_contributed": 2,
     "written": ("others.parquet",),
+    "together": (("age", INTEGER), ("dept", TEXT)),
+    "through": Through("age", Table("o", Files(()), ("o.parquet",), {}), "age", INTEGER),
 }
 OF_POLICY: dict[str, Any] = {
     "neighbours": Neighbours.SUBSTITUTE,
@@ -118,6 +120,7 @@ ELSEWHERE = {
         "ledger",
         "limits",
         "price",
+        "unit",
         "zone",
     },
 }
