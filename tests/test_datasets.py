@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.errors import PolicyInvalid
-from dpquery.policy import files as samples
-from dpquery.policy.files import sample_directory
+from dpquery.policy.sources import files as samples
+from dpquery.policy.sources.files import sample_directory
 
 HERE = sample_directory()
 
@@ -108,7 +108,7 @@ def test_the_wheel_carries_every_file_and_stays_small() -> None:
 def test_samples_are_found_in_a_wheel_before_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = tmp_path / "site" / "dpquery" / "policy" / "samples.py"
+    module = tmp_path / "site" / "dpquery" / "policy" / "sources" / "samples.py"
     monkeypatch.setattr(samples, "__file__", str(module))
     with pytest.raises(PolicyInvalid, match="not installed"):
         sample_directory()

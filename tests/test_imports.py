@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from tests.tasks import ROOT
 
 HEAVY = {"numpy", "scipy", "sqlglot", "duckdb", "pyarrow", "dp_accounting", "pandas", "polars"}

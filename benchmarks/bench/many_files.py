@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 import dpquery
-from dpquery.policy import footers
+from dpquery.policy.sources import footers
 
 FILES, ROWS = 1000, 1000
 LIMIT = 2.0

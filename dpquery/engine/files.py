@@ -21,9 +21,6 @@ import pyarrow as pa
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
-from dpquery.policy import footers
-from dpquery.policy.external import opened
-from dpquery.policy.footers import footer
 from dpquery.policy.model import (
     DatabaseTable,
     External,
@@ -34,8 +31,11 @@ from dpquery.policy.model import (
     Table,
     place_name,
 )
-from dpquery.policy.schema import Misfit, Schema, file_misfits, file_schemas, fitted
-from dpquery.policy.snapshots import State
+from dpquery.policy.sources import footers
+from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.footers import footer
+from dpquery.policy.sources.schema import Misfit, Schema, file_misfits, file_schemas, fitted
+from dpquery.policy.sources.snapshots import State
 
 _END = 2**20
 
@@ -163,7 +163,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     Raises:
         OSError: they cannot be read.
     """
-    from dpquery.engine.duckdb.sources import batches
+    from dpquery.engine.duckdb.sources.views import batches
 
     return batches(table, names)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpquery.policy.headers import MARK, opened
+from dpquery.policy.sources.headers import MARK, opened
 
 LONGEST = 2**18
 """Bytes of a line: a longer one cannot be read."""

@@ -1,1 +1,1 @@
-"""The data owner's file: model, loader, draft, check."""
+"""The data owner's file: its keys, the model, the loader."""

@@ -20,16 +20,6 @@ from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.files import (
-    as_parquet,
-    csv_format,
-    find_external,
-    find_files,
-    folder_columns,
-    format_of,
-    stem,
-)
-from dpquery.policy.frames import is_frame, read_frame
 from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import (
@@ -44,7 +34,17 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.schema import (
+from dpquery.policy.sources.files import (
+    as_parquet,
+    csv_format,
+    find_external,
+    find_files,
+    folder_columns,
+    format_of,
+    stem,
+)
+from dpquery.policy.sources.frames import is_frame, read_frame
+from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
     read_schema,

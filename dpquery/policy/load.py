@@ -30,18 +30,6 @@ from dpquery.policy.document import (
     toml_text,
     written,
 )
-from dpquery.policy.files import (
-    as_parquet,
-    csv_format,
-    find_external,
-    find_file,
-    find_files,
-    folder_columns,
-    format_of,
-    is_database,
-    is_sqlite,
-    unlinked,
-)
 from dpquery.policy.keys import (
     ANALYST,
     BUDGET,
@@ -71,6 +59,18 @@ from dpquery.policy.model import (
     Server,
     Source,
     Table,
+)
+from dpquery.policy.sources.files import (
+    as_parquet,
+    csv_format,
+    find_external,
+    find_file,
+    find_files,
+    folder_columns,
+    format_of,
+    is_database,
+    is_sqlite,
+    unlinked,
 )
 from dpquery.policy.units import (
     UNDECIDED,

@@ -15,8 +15,8 @@ from pathlib import Path
 from dpquery.core.types import Type
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.document import Unfit, document_of, toml_text, written
-from dpquery.policy.draft import ColumnDraft, Draft, Line, Link, TableDraft
 from dpquery.policy.load import policy_of
+from dpquery.policy.owner.draft import ColumnDraft, Draft, Line, Link, TableDraft
 from dpquery.policy.values import read_name
 from dpquery.shell.arguments import UsageError
 

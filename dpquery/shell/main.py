@@ -85,7 +85,7 @@ _QUERIES = (
 
 def demo(connect: Connect) -> int:
     """Ask the sample data each query, and print what comes back."""
-    from dpquery.policy.files import copy_samples
+    from dpquery.policy.sources.files import copy_samples
 
     with tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place:
         with connect(str(copy_samples(Path(place) / "shown"))) as session:
@@ -134,7 +134,7 @@ def _answer(question: str) -> str:
 
 def _policy_init(options: Namespace) -> int:
     from dpquery.engine.files import schemas_of
-    from dpquery.policy.draft import draft
+    from dpquery.policy.owner.draft import draft
 
     out = None if options.out is None else Path(options.out).absolute()
     if out is not None and os.path.lexists(out):
@@ -159,8 +159,8 @@ def _policy_init(options: Namespace) -> int:
 
 def _policy_check(options: Namespace) -> int:
     from dpquery.engine.files import misfits_of, rows_of
-    from dpquery.policy.check import Severity, check
     from dpquery.policy.load import load_policy
+    from dpquery.policy.owner.check import Severity, check
 
     findings = check(load_policy(options.argument), misfits_of, rows_of)
     for found in findings:

@@ -29,9 +29,9 @@ from dpquery.ir.query import Scan
 from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Policy, PolicyBudget
+from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from tests.corpus import cases
 from tests.corpus.cases import Case

@@ -18,8 +18,8 @@ from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.plan.plan import make_plan
-from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
+from dpquery.policy.sources.files import sample_directory
 from dpquery.session import Session
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse

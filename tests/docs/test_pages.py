@@ -12,8 +12,8 @@ import pytest
 from dpquery import connect
 from dpquery.engine.files import schemas_of
 from dpquery.errors import QueryRefused
-from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
+from dpquery.policy.owner.draft import draft
 from tests.corpus.cases import planned
 from tests.docs.pages import DOCS, PAGES, README, blocks, text_of
 from tests.docs.store import make_store

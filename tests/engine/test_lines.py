@@ -15,7 +15,7 @@ import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine import lines
-from dpquery.engine.duckdb.sources import batches
+from dpquery.engine.duckdb.sources.views import batches
 from dpquery.engine.lines import LONGEST, Lines
 from dpquery.policy.model import Column, Csv, Files, Format, Json, Table
 

@@ -34,11 +34,11 @@ from dpquery.core.types import (
 )
 from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import start
-from dpquery.engine.duckdb.sources import own_rows_sql
+from dpquery.engine.duckdb.sources.views import own_rows_sql
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.parser import parse
 from tests.engine.verify.syntax import ROW_FUNCTIONS, parsed, require_expression, walk
 from tests.oracle.rows import read_rows

@@ -18,12 +18,12 @@ import pytest
 import dpquery
 from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid, ScanFailed
-from dpquery.policy import databases
-from dpquery.policy.draft import draft
-from dpquery.policy.external import opened
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import External
-from dpquery.policy.snapshots import Unreadable
+from dpquery.policy.owner.draft import draft
+from dpquery.policy.sources import databases
+from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.snapshots import Unreadable
 from dpquery.shell.main import main, run_verb
 from tests.ledger.server import PostgresServer
 
@@ -251,14 +251,14 @@ def test_one_version_is_counted_until_the_next_is_published(kept: Kept):
 
 
 def test_a_change_while_a_scan_reads_fails_it(kept: Kept, monkeypatch: pytest.MonkeyPatch):
-    from dpquery.engine.duckdb import sources
+    from dpquery.engine.duckdb.sources import views
 
     def late(source: object) -> object:
         kept.append(MORE)
         return opened(source)  # type: ignore[arg-type]
 
     with dpquery.connect("policy.toml") as session, monkeypatch.context() as changed:
-        changed.setattr(sources, "opened", late)
+        changed.setattr(views, "opened", late)
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
     assert "changed before it was copied" in Path("policy.ledger.faults").read_text()
@@ -380,7 +380,7 @@ def test_iceberg_without_a_hint_is_named_by_its_metadata(
 def test_a_library_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, path: str, extra: str
 ):
-    from dpquery.policy import snapshots
+    from dpquery.policy.sources import snapshots
 
     def missing(name: str) -> object:
         raise ImportError(name)

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.core.types import INTEGER, TEXT
-from dpquery.engine.duckdb.sources import rows_sql
+from dpquery.engine.duckdb.sources.views import rows_sql
 from dpquery.engine.files import fingerprint
-from dpquery.policy.files import find_files
 from dpquery.policy.model import Column, DatabaseTable, Files, Parquet, Table
+from dpquery.policy.sources.files import find_files
 
 COLUMNS = {name: Column(name, type_) for name, type_ in (("i", INTEGER), ("k", TEXT))}
 

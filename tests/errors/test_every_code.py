@@ -29,8 +29,8 @@ from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import DPQueryError, ScanFailed
 from dpquery.errors.pages import pages
 from dpquery.mechanisms import randomness
-from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
+from dpquery.policy.sources.files import copy_samples
 from dpquery.shell.main import main
 from tests.corpus import cases
 from tests.tasks import ROOT

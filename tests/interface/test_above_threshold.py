@@ -24,7 +24,7 @@ from dpquery.errors import (
 from dpquery.functions.base import WEIGHT_SCALE
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from tests.corpus.cases import planned
 from tests.mechanisms.sources import Seeded

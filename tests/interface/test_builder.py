@@ -14,7 +14,7 @@ from dpquery.answer import Answer
 from dpquery.builder import Query
 from dpquery.core.source import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import planned
 

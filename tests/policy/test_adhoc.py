@@ -28,10 +28,11 @@ from dpquery.core.types import (
     Type,
 )
 from dpquery.errors import PolicyInvalid
-from dpquery.policy import adhoc, schema
+from dpquery.policy import adhoc
 from dpquery.policy.adhoc import adhoc_policy
-from dpquery.policy.files import sample_directory
 from dpquery.policy.model import Bounds, Files
+from dpquery.policy.sources import schema
+from dpquery.policy.sources.files import sample_directory
 
 FIELDS = {
     "user_id": pa.int64(),

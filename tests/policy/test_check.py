@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine.files import misfits_of, rows_of
-from dpquery.policy.check import Severity, check
-from dpquery.policy.files import sample_directory
-from dpquery.policy.links import owners
 from dpquery.policy.load import load_policy
-from dpquery.policy.schema import widens
+from dpquery.policy.owner.check import Severity, check
+from dpquery.policy.owner.links import owners
+from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.schema import widens
 
 Found = list[tuple[str, str | None, str]]
 

@@ -12,9 +12,9 @@ import pytest
 
 from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.draft import draft as drafted
-from dpquery.policy.files import sample_directory
 from dpquery.policy.load import load_policy
+from dpquery.policy.owner.draft import draft as drafted
+from dpquery.policy.sources.files import sample_directory
 
 UNIT = 'privacy_unit_column = "?"'
 

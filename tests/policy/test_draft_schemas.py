@@ -19,10 +19,10 @@ import dpquery
 from dpquery.core.types import BOOLEAN, INTEGER, TEXT
 from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
 from dpquery.policy.names import entity, person, refers_to, words
-from dpquery.policy.schema import Schema
+from dpquery.policy.owner.draft import draft
+from dpquery.policy.sources.schema import Schema
 
 Tables = dict[str, dict[str, Any]]
 

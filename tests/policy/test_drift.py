@@ -18,8 +18,8 @@ import pytest
 import dpquery
 from dpquery.engine.files import about_bytes
 from dpquery.errors import PolicyInvalid, ScanFailed
-from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
+from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from dpquery.shell.main import run_verb
 

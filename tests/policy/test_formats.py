@@ -16,8 +16,8 @@ import pytest
 import dpquery
 from dpquery.engine.files import schemas_of
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
+from dpquery.policy.owner.draft import draft
 
 ROWS = pa.table({"id": [1, 2], "age": [30, 40]})
 POLICY = """\

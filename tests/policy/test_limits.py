@@ -11,9 +11,9 @@ from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy, ScanLimits
+from dpquery.policy.sources.files import copy_samples
 
 
 def policy(tmp_path: Path, *lines: str) -> Policy:

@@ -20,9 +20,9 @@ from dpquery.engine.duckdb import engine
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.files import Fingerprint, claim_of, fingerprint
 from dpquery.errors import ScanFailed
-from dpquery.policy import footers
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Frame, Through
+from dpquery.policy.sources import footers
 from dpquery.shell.main import run_verb
 
 POLICY = """

@@ -10,8 +10,8 @@ import dpquery
 from dpquery.catalog import columns, tables
 from dpquery.engine.files import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.check import check
 from dpquery.policy.load import load_policy
+from dpquery.policy.owner.check import check
 from tests import ways
 from tests.engine.test_ways import ROWS
 

@@ -13,7 +13,7 @@ import dpquery
 from dpquery.core.source import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from tests.tasks import ROOT
 

@@ -18,7 +18,7 @@ from dpquery.rowfunctions.dates import CLOCK, MONTHS, PARTS
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.parser import parse
 from tests.worlds import private_table, scope_of
 

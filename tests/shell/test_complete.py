@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.functions import ALL, names
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from dpquery.shell.complete import Column, known_to, suggestions
 from dpquery.shell.context import words_of
 from dpquery.shell.dot_commands import COMMANDS, suggested

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.engine.files import schemas_of
-from dpquery.policy.draft import draft
 from dpquery.policy.load import load_policy
+from dpquery.policy.owner.draft import draft
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.interview import Interview
 from dpquery.shell.main import main

@@ -18,7 +18,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpquery
-from dpquery.policy.files import copy_samples
+from dpquery.policy.sources.files import copy_samples
 from dpquery.shell import main as interactive
 from dpquery.shell.complete import suggestions
 from dpquery.shell.main import main

@@ -33,7 +33,7 @@ from dpquery.engine.duckdb.column_sql import (
     short_text,
 )
 from dpquery.engine.duckdb.connection import execute, quoted, text
-from dpquery.engine.duckdb.sources import own_rows_sql
+from dpquery.engine.duckdb.sources.views import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
 from dpquery.policy.model import Table

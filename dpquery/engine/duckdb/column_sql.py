@@ -28,8 +28,8 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
     storage,
 )
-from dpquery.engine.duckdb.sources import view_name
-from dpquery.engine.duckdb.stored_sql import ELEMENT, element_of
+from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, element_of
+from dpquery.engine.duckdb.sources.views import view_name
 from dpquery.ir.expr import (
     Code,
     ColumnRef,

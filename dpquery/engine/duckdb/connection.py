@@ -32,10 +32,10 @@ from dpquery.core.types import (
     Kind,
     Type,
 )
-from dpquery.engine.duckdb.row_wise import collated, plan_of, types_of, why_not
+from dpquery.engine.duckdb.sources.row_wise import collated, plan_of, types_of, why_not
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Column, DatabaseTable, Table
-from dpquery.policy.schema import Found, Misfit, Schema, compare, fitted, schema_from
+from dpquery.policy.sources.schema import Found, Misfit, Schema, compare, fitted, schema_from
 from dpquery.policy.values import read_name
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from dpquery.engine.duckdb.connection import (
 )
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
-from dpquery.engine.duckdb.sources import attach, define, misfits, rows_sql
+from dpquery.engine.duckdb.sources.views import attach, define, misfits, rows_sql
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,

@@ -38,7 +38,7 @@ from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above
 from dpquery.policy.model import LONGEST_PUBLIC, DatabaseTable, Files, Policy, Table
-from dpquery.policy.schema import Schema
+from dpquery.policy.sources.schema import Schema
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""

@@ -28,7 +28,6 @@ from dpquery.functions.base import (
 from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
-from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.options import (
     Given,
     read_number_between,
@@ -38,6 +37,7 @@ from dpquery.sql.bind.options import (
     read_whole_between,
     refuse_constant,
 )
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.shares import Shares, share_text

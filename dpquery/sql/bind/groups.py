@@ -49,7 +49,6 @@ from dpquery.rowfunctions.ranges import (
     rows_named,
 )
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import Conditions, operand
 from dpquery.sql.bind.groupings import (
     groupings_in,
     is_distinct_alone,
@@ -59,6 +58,7 @@ from dpquery.sql.bind.groupings import (
     outside_calls,
 )
 from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
+from dpquery.sql.bind.rows.expressions import Conditions, operand
 from dpquery.sql.bind.scope import fold, listed_names, written_name
 from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped

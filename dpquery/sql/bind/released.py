@@ -27,8 +27,8 @@ from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.key_domains import values_of
 from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import operand
 from dpquery.sql.bind.groups import has_listed_groups
+from dpquery.sql.bind.rows.expressions import operand
 from dpquery.sql.bind.scope import (
     Scope,
     call_key,

@@ -21,7 +21,6 @@ from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
 from dpquery.policy.model import Policy, PublicFacts, Table, derived_table
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import (
     Derived,
     Private,
@@ -38,6 +37,7 @@ from dpquery.sql.bind.joins.semi_joins import chosen, refuse_results_in_where, s
 from dpquery.sql.bind.joins.unit_joins import Item, bind_from
 from dpquery.sql.bind.pivot import RELEASED, Pivot
 from dpquery.sql.bind.released import Released, raw, unaskable
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty

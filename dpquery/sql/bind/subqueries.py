@@ -30,14 +30,14 @@ from dpquery.sql.bind.groupings import key_of, refuse_sets
 from dpquery.sql.bind.joins.semi_joins import null_safe
 from dpquery.sql.bind.joins.ties import enough, keys_at, keys_held
 from dpquery.sql.bind.joins.unit_joins import semi_join
-from dpquery.sql.bind.scope import Scope, fold, written_name
-from dpquery.sql.bind.typed import alike
-from dpquery.sql.bind.unit_rows import (
+from dpquery.sql.bind.rows.typed import alike
+from dpquery.sql.bind.rows.unit_rows import (
     PerUnitRows,
     WindowRows,
     WrittenOut,
     is_exact_aggregate,
 )
+from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.suggest.joins import refuse_across, refuse_group, refuse_without_unit

@@ -11,9 +11,9 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.core.types import DATE, MOMENTS, NUMERIC, TIME, TIMESTAMP, TIMESTAMPTZ, Kind
 from dpquery.errors import refusal
-from dpquery.sql.bind.expressions import paired
+from dpquery.sql.bind.rows.expressions import paired
+from dpquery.sql.bind.rows.typed import narrower_name, target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.bind.typed import narrower_name, target
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.lists import list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped

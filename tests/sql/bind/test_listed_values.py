@@ -10,9 +10,9 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
-from dpquery.policy.files import copy_samples
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
+from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from tests.worlds import planned
 

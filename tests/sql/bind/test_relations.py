@@ -12,8 +12,8 @@ from dpquery.core.source import Source
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.ir.relations import Filter, PublicJoin
-from dpquery.policy.files import copy_samples
 from dpquery.policy.model import Bounds, Column, Policy, Table
+from dpquery.policy.sources.files import copy_samples
 from tests.corpus import cases
 from tests.corpus.cases import refusal
 from tests.samples import edit

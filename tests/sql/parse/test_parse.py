@@ -11,7 +11,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused
-from dpquery.sql.bind.expressions import Conditions
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import RESERVED, Member, Scope
 from dpquery.sql.bind.statement import Statement
 from dpquery.sql.parse.audit import ALLOWED

@@ -37,7 +37,6 @@ from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
 from dpquery.rowfunctions.key_domains import is_exact, tuples_of
 from dpquery.rowfunctions.ranges import facts_of
-from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import (
     Context,
     PublicItem,
@@ -45,6 +44,7 @@ from dpquery.sql.bind.from_clause import (
     longest_value,
     range_of,
 )
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import Member, Scope, fold, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.postprocess.from_clause import places_of

@@ -23,12 +23,12 @@ from dpquery.core.types import BOOLEAN
 from dpquery.errors import QueryRefused
 from dpquery.ir.expr import ColumnRef, Expr, IsNull, Literal, Logic, Not, Nulls
 from dpquery.ir.relations import PublicJoin
-from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Private, is_star
 from dpquery.sql.bind.joins.public_joins import TableJoin, all_of
+from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.typed import case, nothing
+from dpquery.sql.bind.rows.unit_rows import is_exact_aggregate
 from dpquery.sql.bind.scope import Scope, fold, is_query
-from dpquery.sql.bind.typed import case, nothing
-from dpquery.sql.bind.unit_rows import is_exact_aggregate
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.postprocess.from_clause import From
 from dpquery.sql.suggest.queries import mismatch

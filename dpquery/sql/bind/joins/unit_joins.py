@@ -41,7 +41,6 @@ from dpquery.ir.relations import (
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.lists import MOST_VALUES
 from dpquery.rowfunctions.ranges import facts_of
-from dpquery.sql.bind.expressions import Conditions, equated_always
 from dpquery.sql.bind.from_clause import (
     Context,
     Derived,
@@ -60,9 +59,10 @@ from dpquery.sql.bind.joins.public_joins import (
     equal_names,
 )
 from dpquery.sql.bind.joins.ties import tied_by_keys
-from dpquery.sql.bind.row_lists import element, row_list
+from dpquery.sql.bind.rows.expressions import Conditions, equated_always
+from dpquery.sql.bind.rows.row_lists import element, row_list
+from dpquery.sql.bind.rows.typed import alike
 from dpquery.sql.bind.scope import Member, Scope, fold
-from dpquery.sql.bind.typed import alike
 from dpquery.sql.parse.lists import HIDDEN, refuse_list
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.size_limits import MOST_COPIES, require_few_joined

@@ -325,7 +325,7 @@ def sample_directory() -> Path:
     Raises:
         PolicyInvalid: DPQ601 this installation has no sample data.
     """
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     for directory in (package / "datasets", package.parent / "datasets"):
         if (directory / "policy.toml").is_file():
             return directory

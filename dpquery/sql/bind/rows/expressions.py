@@ -35,18 +35,9 @@ from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
 from dpquery.rowfunctions.key_domains import is_exact, values_of
 from dpquery.rowfunctions.ranges import facts_of, implied
-from dpquery.sql.bind.row_lists import among_list, in_list, is_true
-from dpquery.sql.bind.scope import (
-    Member,
-    Scope,
-    fold,
-    inside,
-    is_call,
-    is_interval_end,
-    written_name,
-)
-from dpquery.sql.bind.sizes import Sizes
-from dpquery.sql.bind.typed import (
+from dpquery.sql.bind.rows.row_lists import among_list, in_list, is_true
+from dpquery.sql.bind.rows.sizes import Sizes
+from dpquery.sql.bind.rows.typed import (
     Remedy,
     arithmetic,
     at_time_zone,
@@ -63,6 +54,15 @@ from dpquery.sql.bind.typed import (
     nothing,
     target,
     unknown_function,
+)
+from dpquery.sql.bind.scope import (
+    Member,
+    Scope,
+    fold,
+    inside,
+    is_call,
+    is_interval_end,
+    written_name,
 )
 from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.lists import list_of

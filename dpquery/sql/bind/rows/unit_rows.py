@@ -43,9 +43,9 @@ from dpquery.ir.relations import (
 )
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.ranges import implied, nulls_of
-from dpquery.sql.bind.expressions import Conditions
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
 from dpquery.sql.bind.joins.ties import enough, keys_at
+from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import Scope, fold, is_query, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import outside

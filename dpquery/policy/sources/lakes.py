@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.policy.model import External
-from dpquery.policy.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
 
 # Delta Lake: the log says which files and which version, the library reads the log.
 

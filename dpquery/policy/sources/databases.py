@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
-from dpquery.policy.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
 
 _BATCH = 1 << 16
 """Rows that are held between a database and Arrow."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dpquery.policy.databases import postgres_table, sqlite_table
-from dpquery.policy.lakes import delta_table, iceberg_table, objects
 from dpquery.policy.model import External
-from dpquery.policy.snapshots import Snapshot, Unreadable
+from dpquery.policy.sources.databases import postgres_table, sqlite_table
+from dpquery.policy.sources.lakes import delta_table, iceberg_table, objects
+from dpquery.policy.sources.snapshots import Snapshot, Unreadable
 
 OPENERS: Mapping[str, Callable[[External], Snapshot]] = {
     "delta": delta_table,

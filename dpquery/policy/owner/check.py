@@ -24,9 +24,9 @@ from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import Kind
-from dpquery.policy.links import lacking, names_of, owners, shared
 from dpquery.policy.model import Column, Files, Policy, Table
-from dpquery.policy.schema import (
+from dpquery.policy.owner.links import lacking, names_of, owners, shared
+from dpquery.policy.sources.schema import (
     Misfit,
     Schema,
     file_misfits,

@@ -15,9 +15,11 @@ from itertools import groupby, takewhile
 from pathlib import Path
 
 from dpquery.core.types import TEXT
-from dpquery.policy.databases import sqlite_names
 from dpquery.policy.document import Unfit, toml_text, written
-from dpquery.policy.files import (
+from dpquery.policy.model import MAIN, Column, External, Files, Table
+from dpquery.policy.names import words
+from dpquery.policy.sources.databases import sqlite_names
+from dpquery.policy.sources.files import (
     as_parquet,
     csv_format,
     find_external,
@@ -28,9 +30,7 @@ from dpquery.policy.files import (
     is_sqlite,
     stem,
 )
-from dpquery.policy.model import MAIN, Column, External, Files, Table
-from dpquery.policy.names import words
-from dpquery.policy.schema import (
+from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
     file_misfits,

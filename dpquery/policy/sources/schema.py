@@ -34,10 +34,6 @@ from dpquery.core.types import (
 )
 from dpquery.errors import listed
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.external import opened
-from dpquery.policy.files import as_parquet, is_database
-from dpquery.policy.footers import Footer, footer, seen
-from dpquery.policy.headers import fields_of
 from dpquery.policy.model import (
     Column,
     Csv,
@@ -49,7 +45,11 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.snapshots import Unreadable
+from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.files import as_parquet, is_database
+from dpquery.policy.sources.footers import Footer, footer, seen
+from dpquery.policy.sources.headers import fields_of
+from dpquery.policy.sources.snapshots import Unreadable
 from dpquery.policy.values import ascii_folded, read_name
 
 

@@ -28,11 +28,10 @@ from dpquery.engine.duckdb.connection import (
     text,
 )
 from dpquery.engine.duckdb.expr_sql import cast
-from dpquery.engine.duckdb.lines_sql import csv_rows, json_rows
-from dpquery.engine.duckdb.stored_sql import stored_sql
+from dpquery.engine.duckdb.sources.lines_sql import csv_rows, json_rows
+from dpquery.engine.duckdb.sources.stored_sql import stored_sql
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
 from dpquery.engine.lines import Lines
-from dpquery.policy.external import opened
 from dpquery.policy.model import (
     Column,
     Csv,
@@ -44,7 +43,8 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.schema import (
+from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.schema import (
     Misfit,
     file_misfits,
     file_schemas,
@@ -52,7 +52,7 @@ from dpquery.policy.schema import (
     read_header,
     seen_schema,
 )
-from dpquery.policy.snapshots import Unreadable
+from dpquery.policy.sources.snapshots import Unreadable
 
 
 def view_name(table: Table) -> str:

@@ -30,14 +30,14 @@ from dpquery.ir.expr import (
     decimal,
     longest_of,
 )
-from dpquery.sql.bind.typed import alike, bound_call, case
+from dpquery.sql.bind.rows.typed import alike, bound_call, case
 from dpquery.sql.parse.lists import SPLITS, list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.suggest.queries import mismatch, with_article
 
 if TYPE_CHECKING:
-    from dpquery.sql.bind.expressions import Conditions
+    from dpquery.sql.bind.rows.expressions import Conditions
 
 _LISTED = advice("write [a, b], or string_split(text, ';')")
 

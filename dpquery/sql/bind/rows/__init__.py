@@ -1,0 +1,1 @@
+"""Expressions over rows: columns, types, fields, lists, and what is computed within a unit."""
