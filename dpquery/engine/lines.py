@@ -77,9 +77,9 @@ def _lines(data: bytes) -> pa.Array:
     lengths = np.diff(ends, prepend=-1) - 1 - returned
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     text, readable = given[kept].tobytes(), lengths <= LONGEST
-    if not text.isascii():
+    if not data.isascii():
         try:
-            text.decode()
+            data.decode()  # with the ends: lines without them can be text together alone
         except UnicodeDecodeError:
             readable &= [_is_text(text[a:b]) for a, b in pairwise(offsets)]
     present = np.packbits(readable, bitorder="little")

@@ -69,6 +69,25 @@ def test_lines_are_cut_at_their_ends_alone(tmp_path: Path):
         assert read() == found
 
 
+@pytest.mark.parametrize("sign", ["é", "€", "😀"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_halves_of_a_character_are_no_text_whatever_stands_below(
+    tmp_path: Path, sign: str, end: bytes
+):
+    written = sign.encode()
+    for cut in range(1, len(written)):
+        halves = [b"1,x" + written[:cut], written[cut:] + b"2,y"]
+        path = tmp_path / "a.csv"
+        for others in ([], [b"3,\xff"]):
+            path.write_bytes(end.join([*halves * 3, *others, b"4,ok"]))
+            found = [
+                line
+                for batch in Lines([path], header=False)._batches()
+                for line in batch[0].to_pylist()
+            ]
+            assert found == [None] * (6 + len(others)) + ["4,ok"]
+
+
 def test_lines_are_the_same_whatever_is_read_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
