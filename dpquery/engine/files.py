@@ -357,12 +357,19 @@ def _bytes(table: Table, state: Fingerprint) -> list[str]:
     Raises:
         DataChanged: these are the bytes of another state.
     """
-    source = table.source
-    of_lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
-    whole = table.parting is not None or of_lines  # no end of a text tells of its middle
-    told = [about_bytes(path, whole=whole) for path in files_of(table)]
+    parts = table.parting is not None
+    told = [
+        about_bytes(path, whole=parts or _of_lines(one))  # no end of a text tells of its middle
+        for one in table.way
+        for path in _own_files(one)
+    ]
     require_unchanged([table], {table.name: state})
     return sorted(told + [end for device, inode, *_, end in state.files if not device + inode])
+
+
+def _of_lines(table: Table) -> bool:
+    source = table.source
+    return isinstance(source, Files) and not isinstance(source.format, Parquet)
 
 
 # Whether units have one row each, as `rows_per_unit = 1` says: found once for each state.
@@ -379,9 +386,11 @@ def claim_of(statement: str, table: Table, state: Fingerprint) -> str | None:
     """Return the claim that a statement is true of a state before which this is called.
 
     The statement says how rows are read. None of what is not in files here, of which no time of
-    a change is known, and where a file was just changed: clocks have ticks.
+    a change is known, nor of lines, which are cut by more than the statement; and none where a
+    file was just changed: clocks have ticks.
     """
-    if not all(isinstance(one.source, Files | DatabaseTable) for one in table.way):
+    stored = (isinstance(one.source, Files | DatabaseTable) for one in table.way)
+    if not all(stored) or any(map(_of_lines, table.way)):
         return None
     changed = [(str(path), path.stat().st_ctime_ns) for path in files_of(table)]
     if time.time_ns() - max(at for _, at in changed) <= footers.SETTLED:

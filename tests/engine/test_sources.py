@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpquery
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.duckdb.sources.views import rows_sql
 from dpquery.engine.files import fingerprint
@@ -67,6 +68,11 @@ FOLDERS = {
     "n=' OR 1=1 --": None,
     "n=a\nb": None,
     "k=\n/n=8": 8,
+    "n=*": None,
+    "n=?/n=6": 6,
+    "n=[1-9]": None,
+    "n={1,3}": None,
+    "k=[n]/n=7": 7,
 }
 
 
@@ -83,6 +89,17 @@ def test_a_folder_is_named_after_a_value_or_none(tmp_path: Path):
     assert all(i == n for i, n in rows), rows
     held = replace(named, source=Files(files, Parquet(("i",))))
     assert "regexp" not in rows_sql(replace(held, columns={"i": columns["i"]}))
+
+
+def test_a_file_is_read_alone_whatever_signs_its_name_has(tmp_path: Path):
+    for unit, folder in enumerate(["c=x[y]", "c=x*", "c=xy", "c=x?"]):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"i": [unit]}), tmp_path / folder / "[a].parquet")
+    settings = {"unit": "i", "rows_per_unit": 1, "epsilon": 10**8}
+    with dpquery.connect({"t": tmp_path}, **settings) as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e7) FROM t").scalar() == 4
+        counted = "SELECT DP_COUNT(*, eps=1e7) FROM t WHERE c = 'xy'"
+        assert session.sql(counted).scalar() == 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.files import Fingerprint, claim_of, fingerprint
 from dpquery.errors import ScanFailed
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Frame, Through
+from dpquery.policy.model import Csv, Files, Frame, Through
 from dpquery.policy.sources import footers
 from dpquery.shell.main import run_verb
 
@@ -174,6 +174,8 @@ def test_a_claim_names_the_rows_and_the_state(policy: Path, counted: list[str]):
     assert first == claim_of("SELECT 1", replace(table, name="u"), state)
     assert claim_of("SELECT 2", table, state) != first != claim_of("SELECT 1", table, other)
     assert claim_of("SELECT 1", replace(table, source=Frame(None)), state) is None
+    lines = replace(table, source=Files(table.source.paths, Csv()))
+    assert claim_of("SELECT 1", lines, state) is None
     through = replace(
         table, through=Through("x", replace(table, source=Frame(None)), "x", INTEGER)
     )

@@ -78,12 +78,22 @@ def start() -> duckdb.DuckDBPyConnection:
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     """Shut the file system but for the paths given, and let no setting change after."""
     if paths:
-        allowed = ", ".join(text(str(path)) for path in paths)
+        names = dict.fromkeys(name for path in paths for name in (str(path), found_by(path)))
+        allowed = ", ".join(map(text, names))
         connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     if not paths:
         connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
     connection.execute("SET lock_configuration = true")
+
+
+def found_by(path: Path) -> str:
+    """Return the pattern by which a reader finds one file, whatever stands in its name.
+
+    >>> found_by(Path("city=x[y]/*.parquet"))
+    'city=x[[]y]/[*].parquet'
+    """
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4}

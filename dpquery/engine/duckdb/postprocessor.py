@@ -25,6 +25,7 @@ from dpquery.engine.duckdb.connection import (
     database_schema,
     duckdb_name,
     execute,
+    found_by,
     load,
     lock,
     quoted,
@@ -419,7 +420,7 @@ def _stored_rows(table: Table) -> list[pa.Table]:
 def _reader(table: Table) -> str:
     if not isinstance(table.source, Files):
         return "f0"
-    paths = ", ".join(text(str(path)) for path in table.source.paths)
+    paths = ", ".join(text(found_by(path)) for path in table.source.paths)
     if all(path.suffix.lower() == ".parquet" for path in table.source.paths):
         return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
     return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"

@@ -136,9 +136,6 @@ def is_sqlite(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-_PATTERN = re.compile(r"[*?\[\]{}]")
-
-
 _SUFFIXES = {
     "parquet": (".parquet",),
     "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
@@ -185,12 +182,10 @@ def find_files(
     refuse_formats(directory / _before_wildcards(path) for path in paths)
     found = [file for path in paths for file in _matches(path, directory, _SUFFIXES[format_])]
     names = list(map(str, found))
-    for name in names:
-        if _PATTERN.search(name) or (not name.isascii() and _no_text(name)):
-            # A reader would read other files by it, or none.
-            what = f"names a file whose name could be read as a pattern: {written(name)}"
-            why = "a name with one of * ? [ ] { } in it can stand for other files."
-            raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
+    if not all(map(_is_text, names)):  # which one it is, people in the data may have chosen
+        what = "names a file whose name, or that of a folder above it, is no text"
+        why = "names of files are given to the reader as UTF-8."
+        raise Unfit(what, why, "rename the file, or the directory it is in", code="DPQ601")
     if len(set(names)) < len(names):
         (twice, _), *_ = Counter(found).most_common(1)
         why = "its rows would be counted twice, and each unit with them."
@@ -198,12 +193,12 @@ def find_files(
     return tuple(found)
 
 
-def _no_text(name: str) -> bool:
+def _is_text(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _matches(path: str, directory: Path, suffixes: tuple[str, ...]) -> list[Path]:

@@ -20,6 +20,7 @@ from dpquery.core.types import TEXT, Type
 from dpquery.engine.duckdb.connection import (
     duckdb_name,
     execute,
+    found_by,
     quoted,
     start,
     stored,
@@ -244,7 +245,7 @@ def _rows_of_parquet(
         _of_folder(name, column.type) if name in folders else _shown(column)
         for name, column in every.items()
     )
-    listed = ", ".join(text(str(path)) for path in paths)
+    listed = ", ".join(text(found_by(path)) for path in paths)
     united = str(len(kinds) > 1).lower()
     named = text(_PATH) if folders else "false"
     settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
