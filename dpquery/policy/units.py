@@ -192,7 +192,9 @@ def _follow(
     target = _follow(stated["table"], section, tables, found, here)
     _require_unit(own, table, target, stated)
     type_ = _key_type(own, table, target, stated)
-    there = {stated["key"]: Column(stated["key"], type_)}
+    named = {name for name, _ in target.together}
+    there = {name: column for name, column in target.columns.items() if name in named}
+    there |= {stated["key"]: Column(stated["key"], type_)}
     target = replace(target, columns=there, single=False)
     through = Through(stated["column"], target, stated["key"], type_)
     found[name] = replace(

@@ -291,3 +291,36 @@ def test_columns_of_the_unit_are_no_unit_where_they_may_be_missing(tmp_path: Pat
     )
     assert not left.frontiers[0].scan.contribution.single
     assert whole.frontiers[0].scan.contribution.single
+
+
+def test_a_way_leads_to_units_of_several_columns(tmp_path: Path):
+    orders = {"school": ["a", "a", "b"], "pupil": [1, 2, 1], "o": [10, 11, 10]}
+    pq.write_table(pa.table(orders), tmp_path / "orders.parquet")
+    items = {"o": [10, 10, 11, 12], "x": [1, 2, 3, 4]}
+    pq.write_table(pa.table(items), tmp_path / "items.parquet")
+    (tmp_path / "p.toml").write_text(SCHOOLS, "utf-8")
+    with dpquery.connect(tmp_path / "p.toml") as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e7) FROM items").scalar() == 5
+        joined = "SELECT DP_COUNT(*, eps=1e7) FROM items i JOIN orders r ON i.o = r.o"
+        assert session.sql(joined).scalar() == 5
+
+
+SCHOOLS = """
+[budget]
+epsilon = 1000000000
+[tables.orders]
+path = "orders.parquet"
+privacy_unit_column = ["school", "pupil"]
+max_rows_contributed = 5
+[tables.orders.columns]
+school = { type = "text" }
+pupil = { type = "integer" }
+o = { type = "integer" }
+[tables.items]
+path = "items.parquet"
+unit_through = { column = "o", table = "orders", key = "o" }
+max_rows_contributed = 10
+[tables.items.columns]
+o = { type = "integer" }
+x = { type = "integer", bounds = [0, 10] }
+"""

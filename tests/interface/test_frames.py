@@ -160,3 +160,14 @@ def test_a_ledger_knows_frames_by_the_names_of_their_tables(tmp_path: Path):
         assert session.budget.spent.epsilon == Fraction(1, 4)
     with pytest.raises(PolicyInvalid, match="DPQ609"):
         dpquery.connect(ARROW, **{**given, "unit": "age"})
+
+
+def test_types_of_arrow_that_the_engine_lacks_are_read_in_wider_ones():
+    half = pa.array(np.array([0.5, 1.5], np.float16))
+    long = pa.array([Decimal("1.25"), None], pa.decimal256(38, 2))
+    beyond = pa.array([Decimal("1.25"), None], pa.decimal256(60, 2))
+    rows = pa.table({"u": [1, 2], "h": half, "d": long, "b": beyond})
+    settings = {"unit": "u", "rows_per_unit": 1, "epsilon": 10**8}
+    with dpquery.connect(rows, bounds={"h": (0, 9), "d": (0, 9)}, **settings) as session:
+        query = "SELECT DP_SUM(h, eps=1e7), DP_SUM(d, eps=1e7), DP_COUNT(*, eps=1e7) FROM df"
+        assert [*map(float, session.sql(query).rows[0])] == [2.0, 1.25, 2.0]

@@ -211,7 +211,7 @@ def rows_of_others(side: Side, scan: Scan) -> list[Counter[str]]:
     connection = side.engine._started()
     side.engine._load_derived(connection, scan)
     for name in tables:
-        define(connection, side.policy.tables[name])
+        define(connection, side.policy.tables[name], fingerprint(side.policy.tables[name]))
     found = []
     for sql in asked:
         rows = connection.execute(f"FROM ({sql}) WHERE u <> {STRANGER}").fetchall()

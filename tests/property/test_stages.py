@@ -39,6 +39,9 @@ class Broken:
         self.opened += 1
         raise Torn
 
+    def prepare(self) -> None:
+        """Nothing takes a while."""
+
     def rehearse(self, *_: object) -> None:
         """No file is needed for what is read back."""
 
@@ -112,6 +115,8 @@ import dpquery
 
 session = dpquery.connect(sys.argv[1])
 class Deadly:
+    def prepare(self):
+        pass
     def rehearse(self, *_):
         pass
     def open(self, *_):

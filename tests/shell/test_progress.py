@@ -87,6 +87,7 @@ def test_no_size_is_told_before_the_noise():
     assert told == {
         "open",
         "describe",
+        "prepare",
         "rehearse",
         "close",
     }  # an Exact, what the plan says, nothing

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.document import Unfit
 
 _KIND = "pandas, polars, Arrow or DuckDB"
@@ -34,6 +35,7 @@ def read_frame(value: Any) -> pa.Table:
         raise Unfit(what, why, "reader.read_all()", code="DPQ608")
     try:
         rows = _read(value)
+        rows = rows.cast(pa.schema([one.with_type(_engines(one.type)) for one in rows.schema]))
         rows.validate(full=True)
     except Exception:  # noqa: BLE001 - whatever is wrong, its text can quote rows
         rows = None
@@ -43,6 +45,15 @@ def read_frame(value: Any) -> pa.Table:
             what, why, "df.write_parquet, or to_parquet, and name the file", code="DPQ608"
         )
     return rows
+
+
+def _engines(type_: pa.DataType) -> pa.DataType:
+    """Return the type in which DuckDB reads a column of Arrow, and has all of its values."""
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal256(type_) and type_.precision <= DECIMAL_DIGITS:
+        return pa.decimal128(type_.precision, type_.scale)
+    return type_
 
 
 def _read(value: Any) -> pa.Table:
