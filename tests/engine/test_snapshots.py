@@ -546,6 +546,55 @@ def test_no_value_of_a_sqlite_file_fails_a_scan_or_changes_others(
         assert exact(session) == [7 + 99 + 9, 1 + 99 + 5, 1 + 3, 1, 1 + 1, 1, 34 - 2]
 
 
+KINDS = (
+    "BOOL",
+    "INT",
+    "TEXT",
+    "REAL",
+    "NUMERIC",
+    "DECIMAL(10,2)",
+    "DATETIME",
+    "DATE",
+    "BLOB",
+    "",
+)
+EVIL = (
+    *(
+        sign * (2**bits + more)
+        for bits in (0, 31, 53, 62)
+        for more in (0, 1)
+        for sign in (1, -1)
+    ),
+    *(2**63 - 1, -(2**63), 0, 1.5, -0.0, 1e308, 5e-324, float("inf"), float("-inf")),
+    *(
+        "",
+        "a\0b",
+        "x" * 70,
+        "2020-W01-1",
+        "２０２０-01-01",
+        "20200101",
+        "0001-01-01",
+        "9999-12-31",
+    ),
+    *("9999-12-31 23:59:59.9999999", "2020-01-01 24:00:00", "2020-01-01T00:00:00+00:00"),
+    *("0000-01-01", "2020-01-01 00:00:00" + "0" * 50, "\U0010ffff", b"", b"\xff", b"1", None),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_value_of_sqlite_is_read_or_null(tmp_path: Path, kind: str):
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        database.execute(f"CREATE TABLE t (x {kind})")
+        database.executemany("INSERT INTO t VALUES (?)", [(one,) for one in EVIL])
+        database.execute("INSERT INTO t VALUES (CAST(x'ff41' AS TEXT))")
+    rows = opened(External("sqlite", str(tmp_path / "a.db"), "t")).read(["x"]).read_all()
+    rows.validate(full=True)
+    found = rows["x"].to_pylist()
+    assert len(found) == len(EVIL) + 1
+    if rows["x"].type == pa.float64():
+        assert found[:16] == [float(one) for one in EVIL[:16]]
+
+
 def test_no_value_of_a_server_fails_a_scan_or_changes_others(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

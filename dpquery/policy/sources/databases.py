@@ -29,15 +29,21 @@ _BATCH = 1 << 16
 
 # SQLite: every value has a type of its own, and a column an inclination to one.
 
-_SQLITE: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("BOOL", pa.bool_(), "typeof({0}) = 'integer' AND {0} IN (0, 1)"),
-    ("INT", pa.int64(), "typeof({0}) = 'integer'"),
-    ("CHAR|CLOB|TEXT", pa.string(), "typeof({0}) = 'text'"),
-    ("REAL|FLOA|DOUB|NUMERIC|DECIMAL", pa.float64(), "typeof({0}) IN ('integer', 'real')"),
-    ("DATETIME|TIMESTAMP", pa.timestamp("us"), "typeof({0}) = 'text'"),
-    ("DATE", pa.date32(), "typeof({0}) = 'text'"),
+_MOMENT_TEXT = "typeof({0}) = 'text' AND length(CAST({0} AS BLOB)) <= 99"
+_SQLITE: tuple[tuple[str, pa.DataType, str, str], ...] = (
+    ("BOOL", pa.bool_(), "typeof({0}) = 'integer' AND {0} IN (0, 1)", "{0}"),
+    ("INT", pa.int64(), "typeof({0}) = 'integer'", "{0}"),
+    ("CHAR|CLOB|TEXT", pa.string(), "typeof({0}) = 'text'", "{0}"),
+    (
+        "REAL|FLOA|DOUB|NUMERIC|DECIMAL",
+        pa.float64(),
+        "typeof({0}) IN ('integer', 'real')",
+        "CAST({0} AS REAL)",  # Arrow takes no integer that a double has to round
+    ),
+    ("DATETIME|TIMESTAMP", pa.timestamp("us"), _MOMENT_TEXT, "{0}"),
+    ("DATE", pa.date32(), _MOMENT_TEXT, "{0}"),
 )
-"""What the name of a column's type has in it, its type in Arrow, and which values are of it."""
+"""What is in the name of a type, that in Arrow, which values are of it, and as what."""
 
 
 _SQLITE_TABLES = """
@@ -65,12 +71,12 @@ def sqlite_table(source: External) -> Snapshot:
         told = "SELECT name, type, hidden FROM pragma_table_xinfo(?)"
         columns = {n: t for n, t, made in connection.execute(told, [source.table]) if not made}
     types = {name: _of_sqlite(str(type_)) for name, type_ in columns.items()}
-    schema = pa.schema([(name, type_) for name, (type_, _) in types.items()])
+    schema = pa.schema([(name, type_) for name, (type_, _, _) in types.items()])
 
     def read(names: Sequence[str]) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
         values = (
-            f"CASE WHEN {types[name][1].format(_name(name))} THEN {_name(name)} END"
+            f"CASE WHEN {types[name][1]} THEN {types[name][2]} END".format(_name(name))
             for name in names
         )
         query = f"SELECT {', '.join(values)} FROM {_name(source.table)}"
@@ -95,11 +101,11 @@ def _text(raw: bytes) -> str | None:
         return None
 
 
-def _of_sqlite(written: str) -> tuple[pa.DataType, str]:
-    for names, type_, condition in _SQLITE:
+def _of_sqlite(written: str) -> tuple[pa.DataType, str, str]:
+    for names, type_, condition, value in _SQLITE:
         if re.search(names, written.upper()):
-            return type_, condition
-    return pa.binary(), "false"
+            return type_, condition, value
+    return pa.binary(), "false", "NULL"
 
 
 def _asked(place: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
