@@ -210,18 +210,22 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
+def as_if_allowed(url: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point the environment at a store."""
+    (place / "endpoint").write_text(url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+
+
 @pytest.fixture(params=[Delta, DeltaInS3, Iceberg, Objects, Sqlite, Postgres])
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Kept:
     monkeypatch.chdir(tmp_path)
     if request.param in {Objects, DeltaInS3}:
-        url = request.getfixturevalue("endpoint")
-        (tmp_path / "endpoint").write_text(url)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
-            monkeypatch.setenv(name, "us-east-1")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        as_if_allowed(request.getfixturevalue("endpoint"), tmp_path, monkeypatch)
     if request.param is Postgres:
         (tmp_path / "url").write_text(request.getfixturevalue("server"))
     made: Kept = request.param(tmp_path)
@@ -262,6 +266,61 @@ def test_a_change_while_a_scan_reads_fails_it(kept: Kept, monkeypatch: pytest.Mo
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
     assert "changed before it was copied" in Path("policy.ledger.faults").read_text()
+
+
+def test_a_copy_of_other_rows_is_not_kept(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An object that is gone while the others are copied, and is there again."""
+    from dpquery.engine.duckdb.sources import views
+
+    monkeypatch.chdir(tmp_path)
+    as_if_allowed(endpoint, tmp_path, monkeypatch)
+    kept = Objects(tmp_path)
+    kept.append(MORE)
+    Path("policy.toml").write_text(POLICY.format(source=kept.source))
+    other = f"{kept.folder}/b.parquet"
+
+    def without(source: External) -> object:
+        with kept.store.open_input_file(other) as file:
+            held = file.read()
+        kept.store.delete_file(other)
+        found = opened(source)
+        with kept.store.open_output_stream(other) as file:
+            file.write(held)
+        return found
+
+    with dpquery.connect("policy.toml") as session:
+        with monkeypatch.context() as changed:
+            changed.setattr(views, "opened", without)
+            with pytest.raises(ScanFailed):
+                session.sql(COUNT)
+        assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 6
+
+
+def test_a_copy_is_held_against_its_state_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Rows that came between a look and the copy, and are gone before the next query."""
+    from dpquery.engine.duckdb.sources import views
+
+    monkeypatch.chdir(tmp_path)
+    kept = Sqlite(tmp_path)
+    Path("policy.toml").write_text(POLICY.format(source=kept.source))
+    before = Path("all.db").read_bytes()
+    copy = views._copy_rows
+
+    def late(*given: object) -> None:
+        kept.append(MORE)
+        copy(*given)  # type: ignore[arg-type]
+
+    with dpquery.connect("policy.toml") as session:
+        with monkeypatch.context() as changed:
+            changed.setattr(views, "_copy_rows", late)
+            with pytest.raises(ScanFailed):
+                session.sql(COUNT)
+        Path("all.db").write_bytes(before)
+        assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 4
 
 
 def test_a_column_that_does_not_fit_is_told_before_any_charge(

@@ -30,7 +30,7 @@ from dpquery.engine.duckdb.connection import (
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.sources.lines_sql import csv_rows, json_rows
 from dpquery.engine.duckdb.sources.stored_sql import stored_sql
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_unchanged
 from dpquery.engine.lines import Lines
 from dpquery.policy.model import (
     Column,
@@ -52,7 +52,7 @@ from dpquery.policy.sources.schema import (
     read_header,
     seen_schema,
 )
-from dpquery.policy.sources.snapshots import Unreadable
+from dpquery.policy.sources.snapshots import Snapshot, Unreadable
 
 
 def view_name(table: Table) -> str:
@@ -94,9 +94,7 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerpri
     Raises:
         DataChanged: a copy would be of another state.
     """
-    for one in table.way:
-        if isinstance(one.source, External):
-            _copy(connection, one, one.source, state)
+    _copy(connection, table, state)
     view, rows = quoted(view_name(table)), rows_sql(_fitted(connection, table))
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
 
@@ -114,13 +112,21 @@ def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     return replace(found, through=replace(table.through, table=other))
 
 
-def _copy(
-    connection: duckdb.DuckDBPyConnection, table: Table, source: External, state: Fingerprint
-) -> None:
+def _copy(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
     """Copy the rows of a state into memory: no library has to read one state twice alike."""
-    snapshot = opened(source)
-    if not state.of(snapshot.state()):
+    outside = {
+        o.name: (o, opened(o.source)) for o in table.way if isinstance(o.source, External)
+    }
+    if not outside:
+        return
+    if fingerprint(table, {name: snapshot for name, (_, snapshot) in outside.items()}) != state:
         raise DataChanged(f"{table.name} changed before it was copied")
+    for one, snapshot in outside.values():
+        _copy_rows(connection, one, snapshot)
+    require_unchanged([table], {table.name: state})
+
+
+def _copy_rows(connection: duckdb.DuckDBPyConnection, table: Table, snapshot: Snapshot) -> None:
     with connection.cursor() as beside:  # what is registered is gone with it
         beside.register("given", snapshot.read(_names(table)))
         execute(beside, f"CREATE OR REPLACE TABLE {_copied(table)} AS FROM given")
@@ -304,9 +310,7 @@ def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
             attach(connection, [replace(table, through=None)])
             table = _fitted(connection, table)
             if isinstance(table.source, External):
-                _copy(
-                    connection, table, table.source, fingerprint(replace(table, through=None))
-                )
+                _copy_rows(connection, table, opened(table.source))
             rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
         except (duckdb.Error, Unreadable, DataChanged):
