@@ -323,6 +323,114 @@ def test_a_copy_is_held_against_its_state_afterwards(
         assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 4
 
 
+LONG = """\
+[budget]
+epsilon = 1e9
+[limits]
+memory = "200MB"
+[tables.t]
+{source}
+privacy_unit_column = "u"
+privacy_unit_type = "text"
+max_rows_contributed = 5000
+[tables.t.columns]
+x = {{ type = "text", max_length = 3, keys = ["aaa", "b"] }}
+"""
+UNITS = ("12345", "12346", "u" * 5000, "u" * 5000 + "1")
+
+
+@pytest.mark.parametrize("kind", ["delta", "sqlite"])
+def test_long_texts_of_one_unit_fill_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"u": [*["12345"] * 3000, *UNITS], "x": [*["a" * 90_000] * 3000, *"bbbb"]})
+    if kind == "delta":
+        pytest.importorskip("deltalake").write_deltalake("t", rows)
+    else:
+        with closing(sqlite3.connect("t.db")) as database, database:
+            database.execute("CREATE TABLE t (u TEXT, x TEXT)")
+            some = rows.to_pylist()
+            database.executemany("INSERT INTO t VALUES (:u, :x)", some)
+    source = 'path = "t"' if kind == "delta" else 'database = "t.db"\ntable = "t"'
+    Path("policy.toml").write_text(LONG.format(source=source))
+    with dpquery.connect("policy.toml") as session:
+        asked = "SELECT x, DP_COUNT(*, eps=1e7) AS n FROM t GROUP BY x"
+        assert session.sql(asked).rows == [("aaa", 3000), ("b", 2), (None, 0)]
+        asked = "SELECT DP_COUNT(DISTINCT u, eps=1e7) AS n FROM t"
+        assert session.sql(asked).scalar() == 2, "a unit is never cut to another"
+
+
+WAY = """\
+[budget]
+epsilon = 1e9
+[tables.owns]
+database = "a.db"
+table = "owns"
+privacy_unit_column = "u"
+privacy_unit_type = "integer"
+max_rows_contributed = 9
+columns.k = { type = "text", max_length = 2 }
+[tables.seen]
+database = "a.db"
+table = "seen"
+unit_through = { column = "k", table = "owns", key = "k" }
+max_rows_contributed = 9
+columns.k = { type = "text", max_length = 2 }
+"""
+
+
+def test_keys_on_the_way_to_units_are_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("policy.toml").write_text(WAY)
+    with closing(sqlite3.connect("a.db")) as database, database:
+        database.execute("CREATE TABLE owns (u INTEGER, k TEXT)")
+        database.execute("CREATE TABLE seen (k TEXT)")
+        database.execute("INSERT INTO owns VALUES (1, 'abc'), (2, 'abd')")
+        database.execute("INSERT INTO seen VALUES ('abc'), ('abc'), ('abd'), ('abe'), ('ab')")
+    asked = "SELECT DP_COUNT(*, eps=1e7) AS n FROM {} WHERE k = 'ab'"
+    with dpquery.connect("policy.toml") as session:
+        for table, rows in (("owns", 2), ("seen", 3), ("owns", 2)):
+            assert session.sql("REFRESH " + asked.format(table)).scalar() == rows
+
+
+def test_texts_in_structures_and_lists_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    held = pa.array([{"x": "abcd", "n": [1, 2]}, {"x": None, "n": None}, None])
+    rows = pa.table({"u": ["1", "2", "3"], "s": held, "l": [["abcd", None], [], None]})
+    pytest.importorskip("deltalake").write_deltalake("t", rows)
+    policy = LONG.format(source='path = "t"')
+    policy = policy[: policy.index("x = {")] + (
+        '"s.x" = { type = "text", max_length = 2 }\n"s.n" = { type = "integer[]" }\n'
+        'l = { type = "text[]", max_length = 3 }\n'
+    )
+    Path("policy.toml").write_text(policy)
+    with dpquery.connect("policy.toml") as session:
+        for condition in ("s.x = 'ab'", "LIST_CONTAINS(s.n, 2)", "LIST_CONTAINS(l, 'abc')"):
+            asked = f"SELECT DP_COUNT(*, eps=1e7) AS n FROM t WHERE {condition}"
+            assert session.sql(asked).scalar() == 1, condition
+
+
+def test_a_database_cuts_texts_itself(server: str, tmp_path: Path):
+    with psycopg.connect(server) as made:
+        made.execute("DROP TABLE IF EXISTS cut")
+        made.execute("CREATE TABLE cut (x TEXT)")
+        made.execute("INSERT INTO cut VALUES ('éabc'), (repeat('é', 5000)), (NULL), ('')")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        database.execute("CREATE TABLE cut (x TEXT)")
+        values = [("éabc",), ("é" * 5000,), (None,), ("",)]
+        database.executemany("INSERT INTO cut VALUES (?)", values)
+    for source in (
+        External("postgres", server, "public.cut"),
+        External("sqlite", str(tmp_path / "a.db"), "cut"),
+    ):
+        cut = opened(source).read(["x"], {"x": 3}).read_all()["x"].to_pylist()
+        assert [one and one[:3] for one in cut] == ["éab", "ééé", None, ""]
+        assert max(len(one) for one in cut if one) <= 12
+        whole = opened(source).read(["x"]).read_all()["x"].to_pylist()
+        assert whole == ["éabc", None, None, ""]
+
+
 def test_a_column_that_does_not_fit_is_told_before_any_charge(
     kept: Kept, capsys: pytest.CaptureFixture[str]
 ):

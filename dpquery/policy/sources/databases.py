@@ -21,10 +21,19 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
-from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import (
+    LONGEST,
+    UNCUT,
+    Snapshot,
+    State,
+    Unreadable,
+    library,
+)
 
 _BATCH = 1 << 16
 """Rows that are held between a database and Arrow."""
+_BYTES = 1 << 26
+"""What their texts may take, of whatever length they are."""
 
 
 # SQLite: every value has a type of its own, and a column an inclination to one.
@@ -73,14 +82,22 @@ def sqlite_table(source: External) -> Snapshot:
     types = {name: _of_sqlite(str(type_)) for name, type_ in columns.items()}
     schema = pa.schema([(name, type_) for name, (type_, _, _) in types.items()])
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-        values = (
-            f"CASE WHEN {types[name][1]} THEN {types[name][2]} END".format(_name(name))
-            for name in names
-        )
-        query = f"SELECT {', '.join(values)} FROM {_name(source.table)}"
-        return pa.RecordBatchReader.from_batches(wanted, _of_rows(wanted, _asked(place, query)))
+
+        def value(name: str) -> str:
+            type_, condition, sql = types[name]
+            if type_ == pa.string():
+                bytes_ = "length(CAST({0} AS BLOB))"
+                sql = f"CASE WHEN {bytes_} <= {LONGEST} THEN {{0}} END"
+                if name in cut:  # `substr` ends a text at a NUL, so it is for long ones alone
+                    short = f"{bytes_} <= {4 * cut[name]}"
+                    sql = f"CASE WHEN {short} THEN {{0}} ELSE substr({{0}}, 1, {cut[name]}) END"
+            return f"CASE WHEN {condition} THEN {sql} END".format(_name(name))
+
+        query = f"SELECT {', '.join(map(value, names))} FROM {_name(source.table)}"
+        batches = _of_rows(wanted, _asked(place, query, _at_once(wanted, cut)))
+        return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, lambda: _files_state(place), read)
 
@@ -108,10 +125,10 @@ def _of_sqlite(written: str) -> tuple[pa.DataType, str, str]:
     return pa.binary(), "false", "NULL"
 
 
-def _asked(place: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
+def _asked(place: Path, query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
     with closing(_sqlite(place)) as connection:
         rows = connection.execute(query)
-        while batch := rows.fetchmany(_BATCH):
+        while batch := rows.fetchmany(most):
             yield batch
 
 
@@ -201,19 +218,27 @@ def postgres_table(source: External) -> Snapshot:
             looked_at[:] = [_state_of(asked, source, origin, types)]
         return looked_at[0]
 
-    def rows(query: str) -> Iterator[list[tuple[Any, ...]]]:
+    def rows(query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
         with _transaction(driver, source) as asked:
             if looked_at and looked_at != [_state_of(asked, source, origin, types)]:
                 raise Unreadable(f"has other rows in {source.table} than were looked at first")
             with asked.connection.cursor("copied") as found:
                 found.execute(query)
-                while batch := found.fetchmany(_BATCH):
+                while batch := found.fetchmany(most):
                     yield batch
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-        values = ", ".join(types[name][1].format(_name(name)) for name in names)
-        batches = _of_rows(wanted, rows(f"SELECT {values} FROM {origin}"))
+
+        def value(name: str) -> str:
+            type_, sql = types[name]
+            if type_ == pa.string():
+                whole = f"CASE WHEN octet_length({sql}) <= {LONGEST} THEN {sql} END"
+                sql = f"left({sql}, {cut[name]})" if name in cut else whole
+            return sql.format(_name(name))
+
+        query = f"SELECT {', '.join(map(value, names))} FROM {origin}"
+        batches = _of_rows(wanted, rows(query, _at_once(wanted, cut)))
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, state, read)
@@ -259,6 +284,13 @@ def _state_of(
 
 
 # Rows of Python's values as Arrow's.
+
+
+def _at_once(schema: pa.Schema, cut: Mapping[str, int]) -> int:
+    """Return how many rows a batch has, so that its texts take no more than its bytes."""
+    texts = [field.name for field in schema if field.type == pa.string()]
+    longest = sum(4 * cut[name] if name in cut else LONGEST for name in texts)
+    return max(1, min(_BATCH, _BYTES // max(1, longest)))
 
 
 def _of_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from dpquery.policy.model import External
-from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import (
+    UNCUT,
+    Read,
+    Snapshot,
+    State,
+    Unreadable,
+    library,
+)
 
 # Delta Lake: the log says which files and which version, the library reads the log.
 
@@ -40,7 +47,7 @@ def delta_table(source: External) -> Snapshot:
         size = sum(file["size_bytes"] for file in files)
         return ((f"version {table.version()}", size, tag),)
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
         return pa.RecordBatchReader.from_batches(wanted, _live(table, schema, wanted))
 
@@ -90,7 +97,7 @@ def iceberg_table(source: External) -> Snapshot:
     tag = sha256(place.read_bytes()).hexdigest()
     named = "empty" if current is None else f"snapshot {current.snapshot_id}"
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         return table.scan(selected_fields=tuple(names)).to_arrow_batch_reader()
 
     return Snapshot(table.schema().as_arrow(), lambda: ((named, 0, tag),), read)
@@ -168,9 +175,11 @@ def _object_state(store: Any, path: str) -> tuple[str, int, str]:
     return path, size, tag.decode() if isinstance(tag, bytes) else str(tag)
 
 
-def _scanned(data: Any) -> Callable[[Sequence[str]], pa.RecordBatchReader]:
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
-        ahead = {"batch_readahead": 4, "fragment_readahead": 1}
+def _scanned(data: Any) -> Read:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
+        plain = all(pa.types.is_primitive(data.schema.field(name).type) for name in names)
+        ahead = {"batch_readahead": 1, "fragment_readahead": 1}
+        ahead["batch_size"] = 1 << (17 if plain else 10)  # nobody says how long values are
         return data.scanner(columns=[*names], **ahead).to_reader()
 
     return read
