@@ -84,22 +84,25 @@ def sqlite_table(source: External) -> Snapshot:
 
     def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-
-        def value(name: str) -> str:
-            type_, condition, sql = types[name]
-            if type_ == pa.string():
-                bytes_ = "length(CAST({0} AS BLOB))"
-                sql = f"CASE WHEN {bytes_} <= {LONGEST} THEN {{0}} END"
-                if name in cut:  # `substr` ends a text at a NUL, so it is for long ones alone
-                    short = f"{bytes_} <= {4 * cut[name]}"
-                    sql = f"CASE WHEN {short} THEN {{0}} ELSE substr({{0}}, 1, {cut[name]}) END"
-            return f"CASE WHEN {condition} THEN {sql} END".format(_name(name))
-
-        query = f"SELECT {', '.join(map(value, names))} FROM {_name(source.table)}"
+        values = ", ".join(_sqlite_value(name, *types[name], cut) for name in names)
+        query = f"SELECT {values} FROM {_name(source.table)}"
         batches = _of_rows(wanted, _asked(place, query, _at_once(wanted, cut)))
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, lambda: _files_state(place), read)
+
+
+def _sqlite_value(
+    name: str, type_: pa.DataType, condition: str, value: str, cut: Mapping[str, int]
+) -> str:
+    if type_ == pa.string():
+        bytes_ = "length(CAST({0} AS BLOB))"
+        value = f"CASE WHEN {bytes_} <= {LONGEST} THEN {{0}} END"
+        if name in cut:  # `substr` ends a text at a NUL, so it is for long ones alone
+            longest = cut[name]
+            short = f"{bytes_} <= {4 * longest}"
+            value = f"CASE WHEN {short} THEN {{0}} ELSE substr({{0}}, 1, {longest}) END"
+    return f"CASE WHEN {condition} THEN {value} END".format(_name(name))
 
 
 def _sqlite(place: Path) -> sqlite3.Connection:
@@ -229,19 +232,19 @@ def postgres_table(source: External) -> Snapshot:
 
     def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-
-        def value(name: str) -> str:
-            type_, sql = types[name]
-            if type_ == pa.string():
-                whole = f"CASE WHEN octet_length({sql}) <= {LONGEST} THEN {sql} END"
-                sql = f"left({sql}, {cut[name]})" if name in cut else whole
-            return sql.format(_name(name))
-
-        query = f"SELECT {', '.join(map(value, names))} FROM {origin}"
+        values = ", ".join(_postgres_value(name, *types[name], cut) for name in names)
+        query = f"SELECT {values} FROM {origin}"
         batches = _of_rows(wanted, rows(query, _at_once(wanted, cut)))
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, state, read)
+
+
+def _postgres_value(name: str, type_: pa.DataType, value: str, cut: Mapping[str, int]) -> str:
+    if type_ == pa.string():
+        whole = f"CASE WHEN octet_length({value}) <= {LONGEST} THEN {value} END"
+        value = f"left({value}, {cut[name]})" if name in cut else whole
+    return value.format(_name(name))
 
 
 @contextmanager
