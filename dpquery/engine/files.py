@@ -35,7 +35,7 @@ from dpquery.policy.sources import footers
 from dpquery.policy.sources.external import opened
 from dpquery.policy.sources.footers import footer
 from dpquery.policy.sources.schema import Misfit, Schema, file_misfits, file_schemas, fitted
-from dpquery.policy.sources.snapshots import State
+from dpquery.policy.sources.snapshots import Snapshot, State
 
 _END = 2**20
 
@@ -51,19 +51,22 @@ class Fingerprint:
     files: tuple[tuple[int, int, int, int, str], ...]
     """Place, size, time and footer of each; of what a library reads, the size and a tag."""
 
-    def of(self, state: State) -> bool:
-        """Return whether a snapshot is among what this was taken of."""
-        return {*_parts(state)} <= {*self.files}
+
+def fingerprint(table: Table, read: Mapping[str, Snapshot] | None = None) -> Fingerprint:
+    """Take the fingerprint of a table, and of the tables that say whose the rows are.
+
+    Args:
+        table: what is looked at.
+        read: snapshots that are open, by table: they are looked at in place of what is current.
+    """
+    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one, read or {})))
 
 
-def fingerprint(table: Table) -> Fingerprint:
-    """Take the fingerprint of a table, and of the tables that say whose the rows are."""
-    return Fingerprint(tuple(part for one in table.way for part in _own_parts(one)))
-
-
-def _own_parts(table: Table) -> Iterable[tuple[int, int, int, int, str]]:
+def _own_parts(
+    table: Table, read: Mapping[str, Snapshot]
+) -> Iterable[tuple[int, int, int, int, str]]:
     if isinstance(table.source, External):
-        return _parts(opened(table.source).state())
+        return _parts((read.get(table.name) or opened(table.source)).state())
     return [footer(path).state for path in _own_files(table)]
 
 

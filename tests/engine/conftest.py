@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dpquery.engine import ENGINES
+from tests.ledger.server import PostgresServer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,3 +18,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         picked = metafunc.config.getoption("--engine", default=None)
         metafunc.parametrize("engine", [picked] if picked else sorted(ENGINES))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    made = PostgresServer()
+    yield made.url
+    made.stop()

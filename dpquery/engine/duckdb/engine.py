@@ -132,9 +132,16 @@ class DuckDBEngine:
         return [self._tables[name] for name in names]
 
     def _read_whole(self, scan: Scan, receipt: Receipt) -> Exact:
-        """Read, and let go of an instance that broke: it would fail every scan after this."""
+        """Read, and let go of an instance that broke: it would fail every scan after this.
+
+        One under which files changed may have copied another state than it says.
+        """
         try:
             return self._read(scan, receipt)
+        except DataChanged:
+            self.close()
+            self._verified.clear()
+            raise
         except (duckdb.FatalException, duckdb.InternalException):
             self.close()
             raise

@@ -21,23 +21,38 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
-from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import (
+    LONGEST,
+    UNCUT,
+    Snapshot,
+    State,
+    Unreadable,
+    library,
+)
 
 _BATCH = 1 << 16
 """Rows that are held between a database and Arrow."""
+_BYTES = 1 << 26
+"""What their texts may take, of whatever length they are."""
 
 
 # SQLite: every value has a type of its own, and a column an inclination to one.
 
-_SQLITE: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("BOOL", pa.bool_(), "typeof({0}) = 'integer' AND {0} IN (0, 1)"),
-    ("INT", pa.int64(), "typeof({0}) = 'integer'"),
-    ("CHAR|CLOB|TEXT", pa.string(), "typeof({0}) = 'text'"),
-    ("REAL|FLOA|DOUB|NUMERIC|DECIMAL", pa.float64(), "typeof({0}) IN ('integer', 'real')"),
-    ("DATETIME|TIMESTAMP", pa.timestamp("us"), "typeof({0}) = 'text'"),
-    ("DATE", pa.date32(), "typeof({0}) = 'text'"),
+_MOMENT_TEXT = "typeof({0}) = 'text' AND length(CAST({0} AS BLOB)) <= 99"
+_SQLITE: tuple[tuple[str, pa.DataType, str, str], ...] = (
+    ("BOOL", pa.bool_(), "typeof({0}) = 'integer' AND {0} IN (0, 1)", "{0}"),
+    ("INT", pa.int64(), "typeof({0}) = 'integer'", "{0}"),
+    ("CHAR|CLOB|TEXT", pa.string(), "typeof({0}) = 'text'", "{0}"),
+    (
+        "REAL|FLOA|DOUB|NUMERIC|DECIMAL",
+        pa.float64(),
+        "typeof({0}) IN ('integer', 'real')",
+        "CAST({0} AS REAL)",  # Arrow takes no integer that a double has to round
+    ),
+    ("DATETIME|TIMESTAMP", pa.timestamp("us"), _MOMENT_TEXT, "{0}"),
+    ("DATE", pa.date32(), _MOMENT_TEXT, "{0}"),
 )
-"""What the name of a column's type has in it, its type in Arrow, and which values are of it."""
+"""What is in the name of a type, that in Arrow, which values are of it, and as what."""
 
 
 _SQLITE_TABLES = """
@@ -65,18 +80,29 @@ def sqlite_table(source: External) -> Snapshot:
         told = "SELECT name, type, hidden FROM pragma_table_xinfo(?)"
         columns = {n: t for n, t, made in connection.execute(told, [source.table]) if not made}
     types = {name: _of_sqlite(str(type_)) for name, type_ in columns.items()}
-    schema = pa.schema([(name, type_) for name, (type_, _) in types.items()])
+    schema = pa.schema([(name, type_) for name, (type_, _, _) in types.items()])
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-        values = (
-            f"CASE WHEN {types[name][1].format(_name(name))} THEN {_name(name)} END"
-            for name in names
-        )
-        query = f"SELECT {', '.join(values)} FROM {_name(source.table)}"
-        return pa.RecordBatchReader.from_batches(wanted, _of_rows(wanted, _asked(place, query)))
+        values = ", ".join(_sqlite_value(name, *types[name], cut) for name in names)
+        query = f"SELECT {values} FROM {_name(source.table)}"
+        batches = _of_rows(wanted, _asked(place, query, _at_once(wanted, cut)))
+        return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, lambda: _files_state(place), read)
+
+
+def _sqlite_value(
+    name: str, type_: pa.DataType, condition: str, value: str, cut: Mapping[str, int]
+) -> str:
+    if type_ == pa.string():
+        bytes_ = "length(CAST({0} AS BLOB))"
+        value = f"CASE WHEN {bytes_} <= {LONGEST} THEN {{0}} END"
+        if name in cut:  # `substr` ends a text at a NUL, so it is for long ones alone
+            longest = cut[name]
+            short = f"{bytes_} <= {4 * longest}"
+            value = f"CASE WHEN {short} THEN {{0}} ELSE substr({{0}}, 1, {longest}) END"
+    return f"CASE WHEN {condition} THEN {value} END".format(_name(name))
 
 
 def _sqlite(place: Path) -> sqlite3.Connection:
@@ -95,17 +121,17 @@ def _text(raw: bytes) -> str | None:
         return None
 
 
-def _of_sqlite(written: str) -> tuple[pa.DataType, str]:
-    for names, type_, condition in _SQLITE:
+def _of_sqlite(written: str) -> tuple[pa.DataType, str, str]:
+    for names, type_, condition, value in _SQLITE:
         if re.search(names, written.upper()):
-            return type_, condition
-    return pa.binary(), "false"
+            return type_, condition, value
+    return pa.binary(), "false", "NULL"
 
 
-def _asked(place: Path, query: str) -> Iterator[list[tuple[Any, ...]]]:
+def _asked(place: Path, query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
     with closing(_sqlite(place)) as connection:
         rows = connection.execute(query)
-        while batch := rows.fetchmany(_BATCH):
+        while batch := rows.fetchmany(most):
             yield batch
 
 
@@ -195,22 +221,30 @@ def postgres_table(source: External) -> Snapshot:
             looked_at[:] = [_state_of(asked, source, origin, types)]
         return looked_at[0]
 
-    def rows(query: str) -> Iterator[list[tuple[Any, ...]]]:
+    def rows(query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
         with _transaction(driver, source) as asked:
             if looked_at and looked_at != [_state_of(asked, source, origin, types)]:
                 raise Unreadable(f"has other rows in {source.table} than were looked at first")
             with asked.connection.cursor("copied") as found:
                 found.execute(query)
-                while batch := found.fetchmany(_BATCH):
+                while batch := found.fetchmany(most):
                     yield batch
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-        values = ", ".join(types[name][1].format(_name(name)) for name in names)
-        batches = _of_rows(wanted, rows(f"SELECT {values} FROM {origin}"))
+        values = ", ".join(_postgres_value(name, *types[name], cut) for name in names)
+        query = f"SELECT {values} FROM {origin}"
+        batches = _of_rows(wanted, rows(query, _at_once(wanted, cut)))
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Snapshot(schema, state, read)
+
+
+def _postgres_value(name: str, type_: pa.DataType, value: str, cut: Mapping[str, int]) -> str:
+    if type_ == pa.string():
+        whole = f"CASE WHEN octet_length({value}) <= {LONGEST} THEN {value} END"
+        value = f"left({value}, {cut[name]})" if name in cut else whole
+    return value.format(_name(name))
 
 
 @contextmanager
@@ -253,6 +287,13 @@ def _state_of(
 
 
 # Rows of Python's values as Arrow's.
+
+
+def _at_once(schema: pa.Schema, cut: Mapping[str, int]) -> int:
+    """Return how many rows a batch has, so that its texts take no more than its bytes."""
+    texts = [field.name for field in schema if field.type == pa.string()]
+    longest = sum(4 * cut[name] if name in cut else LONGEST for name in texts)
+    return max(1, min(_BATCH, _BYTES // max(1, longest)))
 
 
 def _of_rows(

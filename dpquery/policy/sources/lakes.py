@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from dpquery.policy.model import External
-from dpquery.policy.sources.snapshots import Snapshot, State, Unreadable, library
+from dpquery.policy.sources.snapshots import (
+    UNCUT,
+    Read,
+    Snapshot,
+    State,
+    Unreadable,
+    library,
+)
 
 # Delta Lake: the log says which files and which version, the library reads the log.
 
@@ -30,7 +38,7 @@ def delta_table(source: External) -> Snapshot:
     unknown = sorted(needed - _READ_BY_DELTA)
     if unknown:
         raise Unreadable(f"needs a reader of {', '.join(unknown)}, which this one is not")
-    data = table.to_pyarrow_dataset()
+    schema = pa.schema(table.schema().to_arrow())
 
     def state() -> State:
         told = ["path", "size_bytes", "modification_time"]
@@ -39,7 +47,41 @@ def delta_table(source: External) -> Snapshot:
         size = sum(file["size_bytes"] for file in files)
         return ((f"version {table.version()}", size, tag),)
 
-    return Snapshot(data.schema, state, _scanned(data))
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
+        wanted = pa.schema([schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(wanted, _live(table, schema, wanted))
+
+    return Snapshot(schema, state, read)
+
+
+def _live(table: Any, schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the files that a version has, each with the values of its partition.
+
+    The log's statistics are not looked at: they are values, which no calendar has to hold.
+    """
+    import pyarrow.dataset as ds
+    from pyarrow.fs import PyFileSystem
+
+    handler = library("deltalake.fs", "delta").DeltaStorageHandler
+    actions = pa.table(table.get_add_actions()).combine_chunks()
+    paths = [unquote(path) for path in actions["path"].to_pylist()]
+    known = dict(zip(paths, actions["size_bytes"].to_pylist(), strict=True))
+    store = PyFileSystem(handler(table.table_uri, None, known))
+    parts = {*table.metadata().partition_columns}
+    stored = pa.schema([field for field in schema if field.name not in parts])
+    format_ = ds.ParquetFileFormat(read_options={"coerce_int96_timestamp_unit": "us"})
+    held = [name for name in wanted.names if name not in parts]
+    for at, path in enumerate(paths):
+        file = format_.make_fragment(path, store)
+        data = ds.FileSystemDataset([file], stored, format_, store)
+        for batch in _scanned(data)(held):
+            columns = [
+                pa.repeat(actions["partition"][at][field.name].cast(field.type), len(batch))
+                if field.name in parts
+                else batch[field.name]
+                for field in wanted
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 # Iceberg: a metadata file is one state. Which one is current is known to the catalogue, unless
@@ -55,7 +97,7 @@ def iceberg_table(source: External) -> Snapshot:
     tag = sha256(place.read_bytes()).hexdigest()
     named = "empty" if current is None else f"snapshot {current.snapshot_id}"
 
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
         return table.scan(selected_fields=tuple(names)).to_arrow_batch_reader()
 
     return Snapshot(table.schema().as_arrow(), lambda: ((named, 0, tag),), read)
@@ -133,9 +175,11 @@ def _object_state(store: Any, path: str) -> tuple[str, int, str]:
     return path, size, tag.decode() if isinstance(tag, bytes) else str(tag)
 
 
-def _scanned(data: Any) -> Callable[[Sequence[str]], pa.RecordBatchReader]:
-    def read(names: Sequence[str]) -> pa.RecordBatchReader:
-        ahead = {"batch_readahead": 4, "fragment_readahead": 1}
+def _scanned(data: Any) -> Read:
+    def read(names: Sequence[str], cut: Mapping[str, int] = UNCUT) -> pa.RecordBatchReader:
+        plain = all(pa.types.is_primitive(data.schema.field(name).type) for name in names)
+        ahead = {"batch_readahead": 1, "fragment_readahead": 1}
+        ahead["batch_size"] = 1 << (17 if plain else 10)  # nobody says how long values are
         return data.scanner(columns=[*names], **ahead).to_reader()
 
     return read

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 State = tuple[tuple[str, int, str], ...]
 """What tells one state from another: for each part its name, its size, and a tag."""
+
+
+LONGEST = 4096
+"""Bytes of a text that says whose a row is. Cut, it would be another's, so it is NULL."""
+UNCUT: Mapping[str, int] = MappingProxyType({})
+
+
+class Read(Protocol):
+    """Reads some columns of all rows, as often as it is asked."""
+
+    def __call__(
+        self, names: Sequence[str], cut: Mapping[str, int] = UNCUT
+    ) -> pa.RecordBatchReader:
+        """Read columns. A database cuts texts of some, which are NULL in others if too long."""
+        ...
 
 
 class Unreadable(Exception):
@@ -28,8 +44,7 @@ class Snapshot:
 
     schema: pa.Schema
     state: Callable[[], State]
-    read: Callable[[Sequence[str]], pa.RecordBatchReader]
-    """Reads some columns of all rows, as often as it is asked."""
+    read: Read
 
 
 def library(name: str, extra: str) -> Any:

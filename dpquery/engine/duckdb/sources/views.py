@@ -16,7 +16,7 @@ from typing import assert_never
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.types import TEXT, Type
+from dpquery.core.types import TEXT, Kind, Type
 from dpquery.engine.duckdb.connection import (
     duckdb_name,
     execute,
@@ -30,8 +30,8 @@ from dpquery.engine.duckdb.connection import (
 )
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.sources.lines_sql import csv_rows, json_rows
-from dpquery.engine.duckdb.sources.stored_sql import stored_sql
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint
+from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, place_of, stored_sql
+from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_unchanged
 from dpquery.engine.lines import Lines
 from dpquery.policy.model import (
     Column,
@@ -53,7 +53,8 @@ from dpquery.policy.sources.schema import (
     read_header,
     seen_schema,
 )
-from dpquery.policy.sources.snapshots import Unreadable
+from dpquery.policy.sources.snapshots import LONGEST, Snapshot, Unreadable
+from dpquery.rowfunctions.lists import MOST_VALUES
 
 
 def view_name(table: Table) -> str:
@@ -95,10 +96,9 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerpri
     Raises:
         DataChanged: a copy would be of another state.
     """
-    for one in table.way:
-        if isinstance(one.source, External):
-            _copy(connection, one, one.source, state)
-    view, rows = quoted(view_name(table)), rows_sql(_fitted(connection, table))
+    table = _fitted(connection, table)
+    _copy(connection, table, state)
+    view, rows = quoted(view_name(table)), rows_sql(table)
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
 
 
@@ -115,21 +115,66 @@ def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     return replace(found, through=replace(table.through, table=other))
 
 
-def _copy(
-    connection: duckdb.DuckDBPyConnection, table: Table, source: External, state: Fingerprint
-) -> None:
+def _copy(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
     """Copy the rows of a state into memory: no library has to read one state twice alike."""
-    snapshot = opened(source)
-    if not state.of(snapshot.state()):
+    outside = {
+        o.name: (o, opened(o.source)) for o in table.way if isinstance(o.source, External)
+    }
+    if not outside:
+        return
+    if fingerprint(table, {name: snapshot for name, (_, snapshot) in outside.items()}) != state:
         raise DataChanged(f"{table.name} changed before it was copied")
+    keys = {o.through.table.name: o.through.key for o in table.way if o.through is not None}
+    for one, snapshot in outside.values():
+        _copy_rows(connection, one, snapshot, keys.get(one.name))
+    require_unchanged([table], {table.name: state})
+
+
+def _copy_rows(
+    connection: duckdb.DuckDBPyConnection,
+    table: Table,
+    snapshot: Snapshot,
+    key: str | None = None,
+) -> None:
+    """Copy what scans read of each value; of texts that tell units apart all, or NULL."""
+    whole, every = _whole(table, key), _every(table)
+    texts = {n: c for n, c in every.items() if c.type == TEXT and not c.path and n not in whole}
+    cut = {name: column.max_length for name, column in texts.items()}
+    columns = ", ".join(
+        f"{_bounded(column, whole=name in whole)} AS {quoted(name)}"
+        for name, column in every.items()
+    )
     with connection.cursor() as beside:  # what is registered is gone with it
-        beside.register("given", snapshot.read(_names(table)))
-        execute(beside, f"CREATE OR REPLACE TABLE {_copied(table)} AS FROM given")
+        beside.register("given", snapshot.read(_names(table), cut))
+        copied = _copied(table, key)
+        execute(
+            beside,
+            f"CREATE OR REPLACE TABLE {copied} AS SELECT {columns or '1 AS one'} FROM given",
+        )
 
 
-def _copied(table: Table) -> str:
+def _whole(table: Table, key: str | None) -> set[str | None]:
+    """Return the columns of which no value may become another."""
+    through = table.through
+    own = table.unit if through is None else through.column
+    return {key, own, *(name for name, _ in table.together or ())}
+
+
+def _bounded(column: Column, *, whole: bool) -> str:
+    """Write a column as its source has it, as far as it is read."""
+    place, text_ = place_of(column), column.type.kind is Kind.TEXT
+    if column.type.listed:
+        first, item = f"{place}[1:{MOST_VALUES}]", quoted(ELEMENT)
+        cut = f"left(CAST({item} AS VARCHAR), {column.max_length})"
+        return f"list_transform({first}, lambda {item}: {cut})" if text_ else first
+    if whole and text_:  # a unit of no stated type may be an integer
+        return f"CASE WHEN strlen(CAST({place} AS VARCHAR)) <= {LONGEST} THEN {place} END"
+    return f"left(CAST({place} AS VARCHAR), {column.max_length})" if text_ else place
+
+
+def _copied(table: Table, key: str | None) -> str:
     """Name a copy: on the way to units, a table has other columns than for itself."""
-    return quoted(f"s:{table.name}:{_names(table)}")
+    return quoted(f"s:{table.name}:{_names(table)}:{key}")
 
 
 def _names(table: Table) -> list[str]:
@@ -140,14 +185,14 @@ def _names(table: Table) -> list[str]:
     return [*dict.fromkeys([*names, *([] if owner is None else [owner])])]
 
 
-def rows_sql(table: Table) -> str:
+def rows_sql(table: Table, key: str | None = None) -> str:
     """Write the rows of a table: the columns that the policy names, and the unit.
 
     Where other tables say whose the rows are, each row is there once for each unit that claims
     its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
     the files have.
     """
-    own, through = own_rows_sql(table), table.through
+    own, through = own_rows_sql(table, key), table.through
     unit = quoted(table.owner or "")
     if through is None:
         coded = table.owner != table.unit
@@ -155,7 +200,8 @@ def rows_sql(table: Table) -> str:
     key = quoted(through.key)
     claims = (
         f"SELECT DISTINCT {cast(key, duckdb_name(through.type))} AS k, {unit} AS u "
-        f"FROM ({rows_sql(through.table)}) WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
+        f"FROM ({rows_sql(through.table, through.key)}) "
+        f"WHERE {key} IS NOT NULL AND {unit} IS NOT NULL"
     )
     columns = "".join(f"r.{quoted(name)}, " for name in table.held)
     return (
@@ -185,11 +231,29 @@ def _written(name: str, type_: Type) -> str:
     return cast(cast(quoted(name), duckdb_name(type_)), "VARCHAR")
 
 
-def own_rows_sql(table: Table) -> str:
+def own_rows_sql(table: Table, key: str | None = None) -> str:
     """Write what a table's own source holds: the columns that the policy names.
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
+    every = _every(table)
+    columns = ", ".join(map(_shown, every.values())) or "1 AS one"
+    match table.source:
+        case DatabaseTable() as source:
+            return f"SELECT {columns} FROM {stored(source)}"
+        case Frame():
+            return f"SELECT {columns} FROM {quoted(_held(table))}"
+        case External():  # a copy has no structures
+            flat = (_shown(replace(column, path=())) for column in every.values())
+            return f"SELECT {', '.join(flat) or '1 AS one'} FROM {_copied(table, key)}"
+        case Files() as source:
+            return _rows_of_files(source, every, quoted(_held(table)))
+        case other:
+            assert_never(other)
+
+
+def _every(table: Table) -> dict[str, Column]:
+    """Return the columns that are read of a table's own source."""
     every = dict(table.held)
     if table.through is not None:
         name, type_ = table.through.column, table.through.type
@@ -199,18 +263,7 @@ def own_rows_sql(table: Table) -> str:
         type_ = table.unit_type or TEXT
         unit = Column(table.unit, type_, converted=table.unit_type == TEXT)  # or UUIDs
         every.setdefault(table.unit, unit)
-    columns = ", ".join(map(_shown, every.values())) or "1 AS one"
-    match table.source:
-        case DatabaseTable() as source:
-            return f"SELECT {columns} FROM {stored(source)}"
-        case Frame():
-            return f"SELECT {columns} FROM {quoted(_held(table))}"
-        case External():
-            return f"SELECT {columns} FROM {_copied(table)}"
-        case Files() as source:
-            return _rows_of_files(source, every, quoted(_held(table)))
-        case other:
-            assert_never(other)
+    return every
 
 
 def _shown(column: Column) -> str:
@@ -305,10 +358,15 @@ def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
             attach(connection, [replace(table, through=None)])
             table = _fitted(connection, table)
             if isinstance(table.source, External):
-                _copy(
-                    connection, table, table.source, fingerprint(replace(table, through=None))
-                )
+                snapshot = opened(table.source)
+                table = replace(table, columns={n: _long(c) for n, c in table.columns.items()})
+                _copy_rows(connection, table, snapshot)
             rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
         except (duckdb.Error, Unreadable, DataChanged):
             raise OSError from None
+
+
+def _long(column: Column) -> Column:
+    """Return a column whose texts are not cut where they may tell units apart."""
+    return replace(column, max_length=max(column.max_length, LONGEST))
