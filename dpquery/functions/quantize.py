@@ -70,7 +70,8 @@ def code_of(call: Call, *, origin_at_low: bool, at: int = 0, most: int | None = 
         return flag_code(about.expr)
     range_ = Interval(*_bounds(call, about))
     code = code_between(about.expr, range_)
-    if most is not None and code.cells > most and about.expr.type.kind is Kind.DECIMAL:
+    decimal = most is not None and about.expr.type.kind is Kind.DECIMAL
+    if decimal and _most_cells(call, about, code) > (most or 0):
         code = code_between(Widen(about.expr, DOUBLE), range_)
     origin = code.low if origin_at_low else 0
     return replace(code, origin=origin, search=call.options.search)
@@ -89,6 +90,19 @@ def code_between(argument: Expr, range_: Interval) -> Code:
 def flag_code(condition: Expr) -> Code:
     """Return the code of a condition: 1 where it is true, 0 where it is false."""
     return Code(condition, Fraction(1), 0, 1)
+
+
+def _most_cells(call: Call, about: Input, code: Code) -> int:
+    """Return how many values there are between bounds, whichever ones a search may find.
+
+    What is read must not depend on that: it is charged for before they are found.
+    """
+    if not call.options.auto and call.options.search is None:
+        return code.cells
+    widest = known_range(about)
+    if not widest.bounded:
+        return int(2 * 10**about.expr.type.precision) + 1
+    return code_between(about.expr, widest).cells
 
 
 def _bounds(call: Call, about: Input) -> tuple[Fraction, Fraction]:

@@ -32,6 +32,7 @@ from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.sources.views import define, rows_sql
+from dpquery.engine.files import fingerprint
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.ir.measures import Candidates, CountValues, Measure, SumValues, sensitivity
