@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, time
 from fractions import Fraction
 
-from dpquery.core.types import DOUBLE, Kind, Type, ordinal
+from dpquery.core.types import Kind, Type, ordinal
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,
@@ -91,7 +91,7 @@ def settled(value: Value) -> Value:
 def constant(value: Scalar | float | None, type_: Type) -> Value:
     """Return a value of query or policy as the rows hold it: a double's is the nearest double.
 
-    >>> from dpquery.core.types import DATE
+    >>> from dpquery.core.types import DATE, DOUBLE
     >>> constant(Fraction(1, 10), DOUBLE), constant(date(1970, 1, 3), DATE)
     (0.1, 2)
     """
@@ -118,7 +118,11 @@ def _applied(
     match expr:
         case Widen(type=type_):
             # To the nearest double, ties to even; a decimal of more places is the same number.
-            return float(first) if type_ == DOUBLE else first
+            if type_.kind is not Kind.DOUBLE:
+                return first
+            if type_.listed:
+                return [None if one is None else float(one) for one in first]
+            return float(first)
         case Negate():
             return -first
         case Not():

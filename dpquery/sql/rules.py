@@ -72,6 +72,7 @@ _OR_BOUNDS = Worded(
     "or ask the data owner for bounds",
     "or --bounds COLUMN=LOW:HIGH for the whole session",
 )
+_TOO_LONG = "and the bounds of these columns allow results of more than 37 digits."
 _OF_ROW = "an error that depends on one row would tell whether that row exists,"
 
 
@@ -156,13 +157,17 @@ def every_expression_is_total(frontier: Frontier, source: Source) -> None:
     for expr in _expressions(frontier):
         exact = isinstance(expr, Arithmetic | Negate | Widen | Literal | Apply)
         if exact and not _holds(expr.domain, expr.type):
+            if expr.type.listed:
+                few = advice("ask for a value of fewer places, or a double: 5e-1")
+                title, allowed = "this list has no room for so many places", _TOO_LONG
+                raise _partial(expr.span, title, "too large for some values", allowed, few)
             doubles = _with_columns(expr, source, lambda _, text: f"(1e0 * {text})")
             said = "this computes" if doubles else "multiply columns by 1e0: compute"
             raise _partial(
                 expr.span,
                 "this arithmetic can overflow",
                 "too large for some values",
-                "and the bounds of these columns allow results of more than 37 digits.",
+                _TOO_LONG,
                 *filter(None, [doubles]),
                 f"{said} in doubles",
             )
@@ -206,7 +211,7 @@ def _with_columns(
 
 def _holds(domain: Interval, type_: Type) -> bool:
     """Return whether the engine's widest number of a type holds every value of a range."""
-    if type_.kind is Kind.DOUBLE or not type_.numeric:
+    if type_.kind not in {Kind.INTEGER, Kind.DECIMAL}:
         return True
     low, high = domain.low, domain.high
     if low is None or high is None:

@@ -12,6 +12,7 @@ not matter which of two equal rows is kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from datetime import date, datetime, time
 from fractions import Fraction
 
@@ -278,6 +279,8 @@ def listed_sql(value: Scalar | None, type_: Type) -> str:
 
 def storage(type_: Type, domain: Interval) -> str:
     """Return the DuckDB type that holds every value of a type and range."""
+    if type_.listed:
+        return f"{storage(replace(type_, listed=False), domain)}[]"
     match type_.kind:
         case Kind.INTEGER if not domain.within(*INT64):
             return "HUGEINT"

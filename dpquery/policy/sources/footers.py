@@ -94,7 +94,9 @@ def _schema(end: bytes) -> pa.Schema | None:
     import pyarrow.parquet as pq
 
     try:
-        found = pq.ParquetFile(pa.BufferReader(end)).schema_arrow
+        # The engine reads INT96 in microseconds, which hold more years than nanoseconds do.
+        file = pa.BufferReader(end)
+        found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us").schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return None
     same = next((one for one in _SCHEMAS if found.equals(one, check_metadata=True)), None)

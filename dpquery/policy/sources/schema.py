@@ -332,7 +332,7 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
     read = read or schema_reader(format_)
     found: dict[str | None, Misfit] = {}
     lacking: dict[str, Misfit] = {}
-    first: dict[str, dict[str, Path]] = {}
+    somewhere = set[str]()
     folders = {*(format_.partitions if isinstance(format_, Parquet) else ())}
     longest: tuple[str, ...] = ()
     for schema, path in _kinds(table, read, found):
@@ -349,10 +349,9 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
         held = _named(table) & schema.written.keys()
         if _named(table) and not held and not folders:
             found.setdefault(None, Misfit(None, f"{path.name} has none of the columns"))
-        for name in held:
-            first.setdefault(name, {}).setdefault(schema.written[name], path)
-    nowhere = [one for name, one in lacking.items() if name not in {*first, *folders}]
-    for misfit in (*nowhere, *_narrowed(first)):
+        somewhere |= held
+    nowhere = [one for name, one in lacking.items() if name not in {*somewhere, *folders}]
+    for misfit in nowhere:
         found.setdefault(misfit.column, misfit)
     return list(found.values())
 
@@ -451,18 +450,6 @@ def _external_misfits(table: Table, source: External) -> list[Misfit]:
         return compare(table, schema_of(opened(source).schema), source.name)
     except Unreadable as unfit:
         return [Misfit(None, f"{source.name} {unfit}")]
-
-
-def _narrowed(first: Mapping[str, Mapping[str, Path]]) -> Iterator[Misfit]:
-    """Yield columns that files read together have in FLOAT, where one has other numbers.
-
-    FLOAT is what DuckDB makes of FLOAT and all but DOUBLE, and it keeps 24 binary digits.
-    """
-    for name, places in first.items():
-        others = sorted(places.keys() - {"float"})
-        if "float" in places and others and "double" not in others:
-            at = f"{places['float'].name} has float, {places[others[0]].name} has {others[0]}"
-            yield Misfit(name, f"{at}: together they would lose digits, so write one type")
 
 
 def _unopened(table: Table) -> list[Misfit]:

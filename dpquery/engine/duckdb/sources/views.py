@@ -16,7 +16,8 @@ from typing import assert_never
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.types import TEXT, Kind, Type
+from dpquery.core.names import dotted
+from dpquery.core.types import INTEGER, TEXT, Kind, Type
 from dpquery.engine.duckdb.connection import (
     duckdb_name,
     execute,
@@ -47,6 +48,7 @@ from dpquery.policy.model import (
 from dpquery.policy.sources.external import opened
 from dpquery.policy.sources.schema import (
     Misfit,
+    Schema,
     file_misfits,
     file_schemas,
     fitted,
@@ -54,6 +56,7 @@ from dpquery.policy.sources.schema import (
     seen_schema,
 )
 from dpquery.policy.sources.snapshots import LONGEST, Snapshot, Unreadable
+from dpquery.policy.values import ascii_folded
 from dpquery.rowfunctions.lists import MOST_VALUES
 
 
@@ -289,20 +292,83 @@ def _rows_of_files(source: Files, every: Mapping[str, Column], lines: str) -> st
 def _rows_of_parquet(
     paths: Sequence[Path], partitions: Sequence[str], every: Mapping[str, Column]
 ) -> str:
-    # By name, so that a column gets the widest type among the files: the first file's could not
-    # hold the values of the others. Where all have one schema, the first says it, and no other
-    # has to be opened to know what the columns are.
-    kinds = {id(schema): schema for schema in map(seen_schema, paths)}.values()
-    folders = [n for n in partitions if not any(n in kind.written for kind in kinds)]
-    columns = ", ".join(
-        _of_folder(name, column.type) if name in folders else _shown(column)
-        for name, column in every.items()
-    )
-    listed = ", ".join(text(found_by(path)) for path in paths)
-    united = str(len(kinds) > 1).lower()
-    named = text(_PATH) if folders else "false"
-    settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
-    return f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
+    schemas = [seen_schema(path) for path in paths]
+    kinds = {id(schema): schema for schema in schemas}
+    folders = [n for n in partitions if not any(n in one.written for one in kinds.values())]
+    groups = _groups(kinds.values(), every)
+    of_group = {id(schema): at for at, group in enumerate(groups) for schema in group}
+    parts = []
+    for at, group in enumerate(groups):
+        columns = ", ".join(
+            _of_folder(name, column.type)
+            if name in folders
+            else (_shown(column) if len(groups) == 1 else _of_group(column, group))
+            for name, column in every.items()
+        )
+        alike = zip(paths, schemas, strict=True)
+        listed = ", ".join(
+            text(found_by(path)) for path, one in alike if of_group[id(one)] == at
+        )
+        # By name, so that a column is there which the first file lacks. Where all have one
+        # schema, no other file has to be opened to know what the columns are.
+        united = str(len(group) > 1).lower()
+        named = text(_PATH) if folders else "false"
+        settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
+        parts.append(
+            f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
+        )
+    return " UNION ALL ".join(parts)
+
+
+def _groups(kinds: Iterable[Schema], every: Mapping[str, Column]) -> list[list[Schema]]:
+    """Return schemas in groups that have columns in one type each, or lack them.
+
+    Of several types DuckDB would make one, which need not hold the values of each, and fail by
+    those: 9999-12-31 in microseconds has no number of nanoseconds.
+    """
+    groups: list[tuple[dict[str, str], list[Schema]]] = []
+    roots = {(column.path or (name,))[0] for name, column in every.items()}
+    for schema in kinds:
+        types = _types(schema, roots)
+        for known, group in groups:
+            if all(known.get(name, type_) == type_ for name, type_ in types.items()):
+                known.update(types)
+                group.append(schema)
+                break
+        else:
+            groups.append((types, [schema]))
+    return [group for _, group in groups]
+
+
+def _types(schema: Schema, roots: Iterable[str]) -> dict[str, str]:
+    """Return the types of columns as a file has them; of structures, those of all fields.
+
+    DuckDB takes names that differ in case for one.
+    """
+    found = {}
+    for root in roots:
+        if root in schema.written:
+            found[root] = schema.written[root]
+            continue
+        before = dotted((root, ""))
+        fields = {name: t for name, t in schema.written.items() if name.startswith(before)}
+        found |= {**fields, root: "struct"} if fields else {}
+    return {ascii_folded(name): type_ for name, type_ in found.items()}
+
+
+def _of_group(column: Column, group: Iterable[Schema]) -> str:
+    """Write a column of files that have it in one type, in the type that all files give it."""
+    name, type_ = column.name, duckdb_name(column.type)
+    schema = next((one for one in group if name in one.types), None)
+    if schema is None:
+        return f"CAST(NULL AS {type_}) AS {quoted(name)}"
+    converted = column.converted and schema.converts(column)
+    own = replace(column, converted=converted, path=schema.paths.get(name, ()))
+    written, kind = stored_sql(own), column.type.kind
+    if kind is Kind.TEXT and schema.types[name] == INTEGER and not converted:  # a unit
+        return f"{written} AS {quoted(name)}"
+    how = "TRY_CAST" if kind is Kind.DECIMAL else "CAST"  # a value can be wider than its type
+    return f"{how}({written} AS {type_}) AS {quoted(name)}"
 
 
 _PATH = "\npath"

@@ -26,6 +26,7 @@ from dpquery.ir.expr import (
     Literal,
     Logic,
     Not,
+    Widen,
     columns_of,
     decimal,
     longest_of,
@@ -99,9 +100,14 @@ def element(listed: Expr, number: int) -> ColumnRef:
 
 
 def in_list(span: Span, listed: Expr, value: Expr, rows: Conditions) -> Expr:
-    """Ask whether a list has a value: NULL of no list, or of no value."""
+    """Ask whether a list has a value: NULL of no list, or of no value.
+
+    Where a value of the list is widened to be compared, all of them are.
+    """
     pair = rows.equal(span, element(listed, -1), value)
     assert isinstance(pair, Compare)  # noqa: S101 - values are compared
+    if isinstance(pair.left, Widen):
+        listed = Widen(listed, replace(pair.left.type, listed=True))
     return rowfunctions.apply(span, "LIST_CONTAINS", listed, pair.right)
 
 
