@@ -64,7 +64,8 @@ def require_as_meant(sql: ScanSQL, query: str, held: str | None = None) -> None:
             rows = parsed(_connection(), sql.rows)
             _require_rows(sql, rows)
             table = _table_of(sql)
-        _require_sums(parsed(_connection(), query), rows, table, held)
+        said = "t" in sql.said
+        _require_sums(parsed(_connection(), query), rows, table, held, said=said)
     except (LookupError, TypeError, AttributeError, ValueError):
         raise Different("the text lacks what was meant") from None
 
@@ -76,7 +77,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 def _table_of(sql: ScanSQL) -> Node | None:
     """Return the rows that weights by the table count, held against it, if there are any."""
-    if not sql.by_table or "t" in sql.said:
+    if not sql.by_table:
         return None
     node = parsed(_connection(), sql.table_rows)
     (table,) = tables_of(sql.scan.relation)
@@ -115,13 +116,15 @@ def _require_rows(sql: ScanSQL, rows: Node) -> None:
     require_expression(rows["select_list"], names, ROW_FUNCTIONS)
 
 
-def _require_sums(whole: Node, rows: Node | None, table: Node | None, held: str | None) -> None:
+def _require_sums(
+    whole: Node, rows: Node | None, table: Node | None, held: str | None, *, said: bool
+) -> None:
     """Hold what adds up rows against the lists, where nothing but these rows is read."""
     rest, found = _without(whole, rows)
     if table is not None:
         rest, counted = _without(rest, table)
         named = any(node.get("column_names", [])[-1:] == ["t"] for node in walk(rest))
-        insist(counted or rows == table or not named, "the rows of the table")
+        insist(counted or said or rows == table or not named, "the rows of the table")
     insist(found or held is not None, "the rows of the scan")
     tables = {held} if held is not None else _SHARED
     for node in walk(rest):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
 from dpquery.engine.duckdb.column_sql import Place
@@ -111,6 +111,10 @@ def test_a_thousand_random_relations_are_written_as_they_are_meant(written: Writ
     frontiers.require_drawn(asked)
 
 
+@example(
+    text="SELECT DP_COUNT(*, eps=0.1, contribution_bounds_per_group=(-3, 9)), "
+    "DP_MEDIAN(i, eps=0.1, weights='table') FROM t"
+)
 @given(text=strategies.queries(("t",)))
 def test_random_expressions_are_written_as_they_are_meant(one_table: Written, text: str):
     require_random(one_table, text)
