@@ -162,7 +162,7 @@ def test_a_ledger_knows_frames_by_the_names_of_their_tables(tmp_path: Path):
         dpquery.connect(ARROW, **{**given, "unit": "age"})
 
 
-def test_types_of_arrow_that_the_engine_lacks_are_read_in_wider_ones():
+def test_types_of_arrow_that_the_engine_lacks_are_read_in_others():
     half = pa.array(np.array([0.5, 1.5], np.float16))
     long = pa.array([Decimal("1.25"), None], pa.decimal256(38, 2))
     beyond = pa.array([Decimal("1.25"), None], pa.decimal256(60, 2))

@@ -139,9 +139,12 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
 
 
 def begun(make: Callable[[], T]) -> Future[T]:
-    """Begin to make something while this thread goes on: DuckDB leaves Python to others."""
+    """Begin to make something while this thread goes on: DuckDB leaves Python to others.
+
+    A process that ends waits for it: it would break off if a daemon were stopped inside DuckDB.
+    """
     made: Future[T] = Future()
-    Thread(target=_settle, args=(made, make), daemon=True).start()
+    Thread(target=_settle, args=(made, make)).start()
     return made
 
 

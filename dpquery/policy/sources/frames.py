@@ -35,7 +35,10 @@ def read_frame(value: Any) -> pa.Table:
         raise Unfit(what, why, "reader.read_all()", code="DPQ608")
     try:
         rows = _read(value)
-        rows = rows.cast(pa.schema([one.with_type(_engines(one.type)) for one in rows.schema]))
+        types = [_engines(one.type) for one in rows.schema]
+        rows = rows.select([at for at, type_ in enumerate(types) if type_ is not None])
+        kept = [type_ for type_ in types if type_ is not None]
+        rows = rows.cast(pa.schema([*zip(rows.column_names, kept, strict=True)]))
         rows.validate(full=True)
     except Exception:  # noqa: BLE001 - whatever is wrong, its text can quote rows
         rows = None
@@ -47,12 +50,16 @@ def read_frame(value: Any) -> pa.Table:
     return rows
 
 
-def _engines(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which DuckDB reads a column of Arrow, and has all of its values."""
+def _engines(type_: pa.DataType) -> pa.DataType | None:
+    """Return the type in which DuckDB reads a column of Arrow with all of its values.
+
+    None where there is none: it would read no other column beside it.
+    """
     if pa.types.is_float16(type_):
         return pa.float32()
-    if pa.types.is_decimal256(type_) and type_.precision <= DECIMAL_DIGITS:
-        return pa.decimal128(type_.precision, type_.scale)
+    if pa.types.is_decimal256(type_):
+        fits = type_.precision <= DECIMAL_DIGITS
+        return pa.decimal128(type_.precision, type_.scale) if fits else None
     return type_
 
 
