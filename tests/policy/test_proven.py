@@ -18,7 +18,7 @@ import dpquery
 from dpquery.core.types import INTEGER
 from dpquery.engine.duckdb import engine
 from dpquery.engine.duckdb.connection import execute
-from dpquery.engine.files import Fingerprint, claim_of, fingerprint
+from dpquery.engine.files import Fingerprint, _bytes, claim_of, fingerprint
 from dpquery.errors import ScanFailed
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Csv, Files, Frame, Through
@@ -211,3 +211,16 @@ def test_own_files_are_counted_once_where_there_is_a_ledger(policy: Path, counte
         with dpquery.connect(policy.with_name("t.parquet"), **settings) as session:
             session.sql(COUNT)
     assert counted == ["t"]
+
+
+def test_all_bytes_of_lines_behind_a_way_are_told_apart(policy: Path):
+    table = load_policy(policy).tables["t"]
+    claims = policy.with_name("claims.csv")
+    claims.write_bytes(b"x,unit\n" + b"1,1\n" * 2**20)
+    lines = replace(table, source=Files((claims,), Csv()))
+    led = replace(table, through=Through("x", lines, "x", INTEGER))
+    before = _bytes(led, fingerprint(led))
+    changed = bytearray(claims.read_bytes())
+    changed[2**21 + 3] = ord("2")
+    claims.write_bytes(changed)
+    assert _bytes(led, fingerprint(led)) != before
