@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,23 +20,18 @@ from dpquery.above_threshold import Stream, StreamState, count_of, not_limited, 
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
-from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
-from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
-from dpquery.engine import open_engine
-from dpquery.engine.base import Engine, FaultLog, uncharged
-from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.files import require_fit, watch_of
+from dpquery.database import Database
+from dpquery.engine.base import uncharged
 from dpquery.errors import Diagnostic, InternalError, QueryRefused, SyntaxRefused, unusable
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish
 from dpquery.ir.measures import CountRows
-from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
@@ -81,14 +75,16 @@ class Session:
 
     def __init__(
         self,
-        policy: Policy,
+        database: Database,
         analyst: str,
         ceiling: Loss | None,
         notes: Sequence[str] = (),
         *,
-        engine: str = "duckdb",
+        lent: bool = False,
     ) -> None:
-        self._policy = policy
+        """Begin a session; of a database that is lent, others go on when it ends."""
+        self._database, self._lent = database, lent
+        self._policy = policy = database.policy
         self._account = Account(analyst, secrets.token_hex(8))
         limits = Ceilings(
             policy=policy.budget.ceiling,
@@ -100,18 +96,11 @@ class Session:
         self._notes = tuple(notes)
         owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
         self._prices = Prices(owner, limits.session or limits.analyst or limits.policy)
-        self._lock = threading.RLock()
+        self._lock = database.lock
         self._process: int | None = os.getpid()
-        declared = any(table.single for table in policy.tables.values())
-        self._log = FaultLog(policy.ledger.faults, own=not policy.published, declared=declared)
-        self._policy = policy = require_fit(policy, self._log)
-        self._public = PublicEngine(policy)
-        self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
-        watch = watch_of(policy, self._ledger)
-        self._engine: Engine = open_engine(
-            engine, policy, self._log, self._public, self._ledger.secret, watch
-        )
-        self._randomness = Randomness()
+        self._log, self._public = database.log, database.public
+        self._ledger, self._engine = database.ledger, database.engine
+        self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
         self._views = Views(policy)
@@ -351,9 +340,8 @@ class Session:
             return
         with self._lock:
             self._process = None
-            self._engine.close()
-            self._public.close()
-            self._ledger.close()
+            if not self._lent:
+                self._database.close()
 
     def __enter__(self) -> Session:
         return self
