@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from dpquery.database import Database
 from dpquery.engine.base import uncharged
 from dpquery.errors import Diagnostic, InternalError, QueryRefused, SyntaxRefused, unusable
 from dpquery.execute import Charged, Payer, execute
-from dpquery.finish import finish
+from dpquery.finish import finish, schema_of
 from dpquery.ir.measures import CountRows
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
@@ -58,7 +59,7 @@ from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
-from dpquery.sql.views import Views, reading
+from dpquery.sql.views import View, Views, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,17 @@ class Budget:
     limit: Loss
     spent: Loss
     left: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a session has of its own: with it, another process can go on."""
+
+    session: str
+    """The name of the session in the ledger."""
+    chosen: tuple[tuple[str, Fraction], ...] = ()
+    """What it said that each statement may spend."""
+    views: tuple[View, ...] = ()
 
 
 class Session:
@@ -81,11 +93,21 @@ class Session:
         notes: Sequence[str] = (),
         *,
         lent: bool = False,
+        earlier: Conversation | None = None,
     ) -> None:
-        """Begin a session; of a database that is lent, others go on when it ends."""
+        """Begin a session, or go on with an earlier one.
+
+        Args:
+            database: what is asked.
+            analyst: who asks.
+            ceiling: what the session may spend; as much as the analyst may without it.
+            notes: what each answer says beside its own notes.
+            lent: whether the database is there for others when this ends.
+            earlier: what a session of another process came to.
+        """
         self._database, self._lent = database, lent
         self._policy = policy = database.policy
-        self._account = Account(analyst, secrets.token_hex(8))
+        self._account = Account(analyst, earlier.session if earlier else secrets.token_hex(8))
         limits = Ceilings(
             policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
@@ -103,7 +125,8 @@ class Session:
         self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
-        self._views = Views(policy)
+        self._views = Views(policy, earlier.views if earlier else ())
+        self._prices.chosen |= dict(earlier.chosen if earlier else ())
 
     def sql(
         self,
@@ -277,6 +300,27 @@ class Session:
             with self._uncharged(source):
                 return self._explain(source, self._prices.price(eps, delta))
 
+    def columns(self, text: str) -> pa.Schema:
+        """Return names and types of what a statement would answer; costs nothing.
+
+        Raises:
+            QueryRefused: it would not be answered.
+        """
+        with self._usable():
+            source = self._source(text)
+            with self._uncharged(source):
+                price = self._prices.price(None, None)
+                match read_aside(source):
+                    case None:
+                        plan = self._plan(refreshed(source) or source, price)
+                        return schema_of(plan, self._public)
+                    case Set():
+                        return catalogue.lines("setting", "").schema
+                    case Create() | Drop():
+                        return catalogue.lines("view", "").schema
+                    case shown:
+                        return self._shown(shown, price).schema
+
     @property
     def budget(self) -> Budget:
         """The binding limit among policy, analyst and session."""
@@ -324,6 +368,12 @@ class Session:
         with self._usable():
             _require_name(name, "session.describe('staff')")
             return self._free(self._columns(name, self._prices.price(None, None)))
+
+    @property
+    def conversation(self) -> Conversation:
+        """What another session needs, of the same database, to go on with this one."""
+        chosen, views = tuple(self._prices.chosen.items()), tuple(self._views)
+        return Conversation(self._account.session, chosen, views)
 
     def require_usable(self) -> None:
         """Do nothing, in a session that can be asked.
