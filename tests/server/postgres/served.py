@@ -50,7 +50,9 @@ class StubCatalogue:
         self, text: str, oids: Sequence[int]
     ) -> tuple[Sequence[int], pa.Schema] | Fault:
         table = self._table(text, [None] * len(oids))
-        return table if isinstance(table, Fault) else ([oid or 25 for oid in oids], table.schema)
+        if isinstance(table, Fault):
+            return table
+        return [oid or 25 for oid in oids], table.schema
 
     def _table(self, text: str, values: Sequence[Any]) -> pa.Table | Fault:
         words = text.lower().strip().rstrip(";").strip()
@@ -88,14 +90,17 @@ class Served:
 
     def dsn(self, user: tuple[str, str] = ALICE, more: str = "") -> str:
         password = user[1].replace("'", "\\'")
-        return f"host=127.0.0.1 port={self.port} user={user[0]} password='{password}' dbname=dpquery {more}"
+        place = f"host=127.0.0.1 port={self.port} dbname=dpquery"
+        return f"{place} user={user[0]} password='{password}' {more}"
 
     def url(self, driver: str = "postgresql", user: tuple[str, str] = ALICE) -> str:
         password = user[1].replace("'", "%27").replace(" ", "%20")
         return f"{driver}://{user[0]}:{password}@127.0.0.1:{self.port}/dpquery"
 
     def arguments(self, user: tuple[str, str] = ALICE) -> dict[str, Any]:
-        return {"host": "127.0.0.1", "port": self.port, "user": user[0], "password": user[1], "database": "dpquery"}
+        name, password = user
+        place = {"host": "127.0.0.1", "port": self.port, "database": "dpquery"}
+        return {**place, "user": name, "password": password}
 
     def run(self, what: Callable[[], Any]) -> Any:
         """Do something in the server's loop."""
