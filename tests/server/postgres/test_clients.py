@@ -55,11 +55,11 @@ def test_psycopg_reads_rows_in_both_forms(client: psycopg.Connection, binary: bo
 
 
 def test_lines_beside_an_answer_are_notices(client: psycopg.Connection):
-    told: list[psycopg.errors.Diagnostic] = []
-    client.add_notice_handler(told.append)
+    told: list[tuple[str | None, str | None]] = []
+    client.add_notice_handler(lambda one: told.append((one.severity, one.message_primary)))
     client.execute("SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age > 41")
-    assert {one.severity for one in told} == {"NOTICE"}
-    said = [one.message_primary or "" for one in told]
+    assert {severity for severity, _ in told} == {"NOTICE"}
+    said = [line or "" for _, line in told]
     assert said[0].startswith("0.5 spent; ")
     assert said[1] == "n: 95% within ± 6"
     client.execute("SET client_min_messages = warning")
@@ -250,21 +250,30 @@ def test_a_failed_transaction_does_nothing_more(server: Served):
 
 
 def test_describing_costs_nothing(server: Served, client: psycopg.Connection):
+    asyncpg = pytest.importorskip("asyncpg")
     before = len(server.spent())
-    raw = client.pgconn
-    text = b"SELECT DP_COUNT(*, eps=$1) AS n FROM staff WHERE hired > $2 AND dept = $3"
-    raw.prepare(b"once", text)
-    described = raw.describe_prepared(b"once")
-    assert [described.param_type(at) for at in range(3)] == [701, 1082, 25]
-    assert (described.fname(0), described.ftype(0)) == (b"n", 20)
-    assert len(server.spent()) == before
-    values = [b"0.5", b"2020-01-01", b"eng"]
-    assert raw.exec_prepared(b"once", values).ntuples == 1
-    assert len(server.spent()) == before + 1
-    wrong = raw.exec_prepared(b"once", [b"x", b"2020-01-01", b"eng"])
-    assert wrong.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"22P02"
-    few = raw.exec_prepared(b"once", [b"0.5"])
-    assert few.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"08P01"
+    text = "SELECT DP_COUNT(*, eps=$1) AS n FROM staff WHERE hired > $2 AND dept = $3"
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(**server.arguments(), ssl=False)
+        try:
+            once = await connection.prepare(text)
+            types = [one.name for one in once.get_parameters()]
+            assert types == ["float8", "date", "text"]
+            assert [(one.name, one.type.name) for one in once.get_attributes()] == [
+                ("n", "int8")
+            ]
+            assert len(server.spent()) == before
+            given = (0.5, date(2020, 1, 1), "eng")
+            first = await once.fetch(*given)
+            assert await once.fetch(*given) == first
+            assert len(server.spent()) == before + 1
+        finally:
+            await connection.close(timeout=5)
+
+    asyncio.run(talk())
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="parameter .1: .* date"):
+        client.execute("SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE hired > %s", ("someday",))
     assert len(server.spent()) == before + 1
 
 
@@ -329,8 +338,9 @@ def test_calls_of_our_own_bring_the_whole_answer(client: psycopg.Connection):
 @pytest.mark.parametrize(
     "call",
     [
-        "", "1", "{}", '{"do": "os"}', '{"do": "sql"}', '{"do": "sql", "arguments": {"text": 1}}',
-        '{"do": "sql", "arguments": {"text": "x", "path": "/"}}', '{"do": ["sql"]}',
+        "", "1", "{}", '{"do": "os"}', '{"do": "sql"}', '{"do": ["sql"]}',
+        '{"do": "sql", "arguments": {"text": 1}}',
+        '{"do": "sql", "arguments": {"text": "x", "path": "/"}}',
         '{"do": "sql", "arguments": {"text": "x", "values": "1"}}', "[" * 2000,
         '{"do": "describe", "arguments": {}}', '{"do": "budget", "arguments": [1]}',
     ],
