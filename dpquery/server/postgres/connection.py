@@ -133,7 +133,7 @@ class Connection:
             try:
                 await self._one(letter, body)
             except Refused as refused:
-                self._refuse(refused)
+                await self._refuse(refused)
                 skipping = letter != b"Q"
             finally:
                 self.busy = False
@@ -166,10 +166,12 @@ class Connection:
         self._put(messages.ready(self._status))
         await self._flush()
 
-    def _refuse(self, refused: Refused) -> None:
+    async def _refuse(self, refused: Refused) -> None:
+        """Tell of an error at once: some clients wait for it before they end a batch."""
         self._put(messages.error(refused.fault, refused.at))
         if self._status == OPEN:
             self._status = FAILED
+        await self._flush()
 
     async def _one(self, letter: bytes, body: bytes) -> None:
         parts = Parts(body)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpquery.server.catalogue.client import Catalogue
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.postgres.connection import Limits
 from dpquery.server.postgres.door import PostgresDoor
@@ -33,45 +34,36 @@ epsilon = 1
 """
 
 
-class StubCatalogue:
-    """Stands for the twin of the catalogue: a few statements that clients send at once."""
+class Chosen:
+    """Answers what tests put into `KINDS`, and has the catalogue answer all else."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
 
     def wants(self, text: str) -> bool:
-        words = text.lower()
-        return "pg_" in words or " from " not in " ".join(words.split())
+        return _words(text) in KINDS or self._catalogue.wants(text)
 
-    async def ask(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
-        table = self._table(text, values)
-        if isinstance(table, Fault):
-            return Reply("refused", fault=table)
-        return Reply("answered", tag="SELECT", body=arrow_bytes(table))
+    async def ask(
+        self, text: str, oids: Sequence[int], values: Sequence[Any], *who: Any
+    ) -> Reply:
+        if (table := KINDS.get(_words(text))) is not None:
+            return Reply("answered", tag="SELECT", body=arrow_bytes(table))
+        return await self._catalogue.ask(text, oids, values, *who)
 
     async def describe(
-        self, text: str, oids: Sequence[int]
+        self, text: str, oids: Sequence[int], *who: Any
     ) -> tuple[Sequence[int], pa.Schema] | Fault:
-        table = self._table(text, [None] * len(oids))
-        if isinstance(table, Fault):
-            return table
-        return [oid or 25 for oid in oids], table.schema
+        if (table := KINDS.get(_words(text))) is not None:
+            return oids, table.schema
+        return await self._catalogue.describe(text, oids, *who)
 
-    def _table(self, text: str, values: Sequence[Any]) -> pa.Table | Fault:
-        words = text.lower().strip().rstrip(";").strip()
-        if words.startswith("select") and "pg_catalog.version()" in words:
-            return pa.table({"version": ["PostgreSQL 15.0 (stub)"]})
-        if "pg_" in words:  # of a type that nobody knows, of an extension, of a lock
-            names = ["oid", "typname", "typarray", "typelem", "typreceive", "typbasetype"]
-            return pa.table({name: pa.array([], pa.string()) for name in names})
-        if words == "select 1":
-            return pa.table({"?column?": pa.array([1], pa.int32())})
-        if words.startswith("select $1"):
-            return pa.table({"given": pa.array([values[0]])})
-        if words in KINDS:
-            return KINDS[words]
-        return Fault("", "0A000", "the catalogue has no answer", "", start=0)
+
+def _words(text: str) -> str:
+    return text.lower().strip().rstrip(";").strip()
 
 
 KINDS: dict[str, pa.Table] = {}
-"""Further statements that the stub answers, by their text: tests of types put them here."""
+"""Tables by the statement that asks for them: tests of types put them here."""
 
 
 @dataclass
@@ -129,7 +121,6 @@ def served(
     place: Path,
     tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
-    catalogue: Any = None,
     **settings: Any,
 ) -> Iterator[Served]:
     """Run a server until the end of a block."""
@@ -146,20 +137,22 @@ def served(
     def run(coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
-    async def begin() -> tuple[Service, PostgresDoor]:
+    async def begin() -> tuple[Service, Catalogue, PostgresDoor]:
         chosen = Settings(policy, **{"workers": 1, **settings})
         service = Service(chosen, lambda line: lines.append(json.loads(line)))
         fault = await service.start()
         assert fault is None, fault
-        door = PostgresDoor(service, catalogue or StubCatalogue(), "127.0.0.1", 0, tls, limits)
+        catalogue = await Catalogue.start(service.policy)
+        door = PostgresDoor(service, Chosen(catalogue), "127.0.0.1", 0, tls, limits)
         await door.start()
-        return service, door
+        return service, catalogue, door
 
-    service, door = run(begin())
+    service, catalogue, door = run(begin())
     try:
         yield Served(place, service, door, loop, lines)
     finally:
         run(door.close())
+        run(catalogue.close())
         run(service.close())
         run(loop.shutdown_asyncgens())
         loop.call_soon_threadsafe(loop.stop)

@@ -133,9 +133,9 @@ def test_a_pipeline_answers_in_order(client: psycopg.Connection):
 
 def test_an_error_in_a_pipeline_stops_it(client: psycopg.Connection):
     with pytest.raises(psycopg.Error) as raised, client.pipeline():  # noqa: PT012
-        client.execute("SELECT nothing")
+        client.execute("SELECT DP_COUNT(*, eps=0.5) FROM nope")
         client.execute(GROUPS)
-    assert raised.value.sqlstate == "0A000"
+    assert raised.value.sqlstate == "42703"
     assert client.execute("SELECT 1").fetchall() == [(1,)]
 
 
@@ -272,7 +272,7 @@ def test_describing_costs_nothing(server: Served, client: psycopg.Connection):
             await connection.close(timeout=5)
 
     asyncio.run(talk())
-    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="parameter .1: .* date"):
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="parameter"):
         client.execute("SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE hired > %s", ("someday",))
     assert len(server.spent()) == before + 1
 
@@ -487,11 +487,11 @@ def test_psql(server: Served, tmp_path: Path):
     script = f"""\\set VERBOSITY verbose
 \\timing on
 SET dp.eps = 0.5;
-SELECT dept, COUNT(*) AS n
-FROM staff GROUP BY dept
+SELECT dept, COUNT(*) AS people
+FROM staff WHERE age > 44 GROUP BY dept
 ORDER BY dept;
-SELECT dept,
-       nope FROM staff;
+SELECT DP_COUNT(*, eps=0.5)
+FROM   nope;
 \\copy ({GROUPS}) to '{out}' csv header
 BEGIN; SELECT 1; COMMIT;
 \\echo after
@@ -523,7 +523,7 @@ SHOW dp.eps;
     assert "Time: " in done.stdout
     assert "NOTICE:  00000: 0.5 spent" in done.stderr
     assert "ERROR:  42703: DPQ" in done.stderr
-    assert "LINE 2:        nope FROM staff;\n               ^" in done.stderr
+    assert "LINE 2: FROM   nope;\n               ^" in done.stderr
     assert "DETAIL:  " in done.stderr
     assert "HINT:  " in done.stderr
     assert out.read_text().splitlines()[0] == "dept,n"
