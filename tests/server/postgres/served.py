@@ -37,10 +37,12 @@ epsilon = 1
 class Chosen:
     """Answers what tests put into `KINDS`, and has the catalogue answer all else."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue | None) -> None:
         self._catalogue = catalogue
 
     def wants(self, text: str) -> bool:
+        if self._catalogue is None:
+            return True
         return _words(text) in KINDS or self._catalogue.wants(text)
 
     async def ask(
@@ -48,6 +50,7 @@ class Chosen:
     ) -> Reply:
         if (table := KINDS.get(_words(text))) is not None:
             return Reply("answered", tag="SELECT", body=arrow_bytes(table))
+        assert self._catalogue is not None
         return await self._catalogue.ask(text, oids, values, *who)
 
     async def describe(
@@ -55,6 +58,7 @@ class Chosen:
     ) -> tuple[Sequence[int], pa.Schema] | Fault:
         if (table := KINDS.get(_words(text))) is not None:
             return oids, table.schema
+        assert self._catalogue is not None
         return await self._catalogue.describe(text, oids, *who)
 
 
@@ -62,7 +66,7 @@ def _words(text: str) -> str:
     return text.lower().strip().rstrip(";").strip()
 
 
-KINDS: dict[str, pa.Table] = {}
+KINDS = {"select 1": pa.table({"?column?": pa.array([1], pa.int32())})}
 """Tables by the statement that asks for them: tests of types put them here."""
 
 
@@ -121,9 +125,11 @@ def served(
     place: Path,
     tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
+    *,
+    lean: bool = False,
     **settings: Any,
 ) -> Iterator[Served]:
-    """Run a server until the end of a block."""
+    """Run a server until the end of a block; a lean one answers `KINDS` alone."""
     policy = sample_policy(place, BUDGET)
     users = Users.beside(policy)
     for name, password in (ALICE, BOB):
@@ -137,12 +143,14 @@ def served(
     def run(coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
-    async def begin() -> tuple[Service, Catalogue, PostgresDoor]:
+    async def begin() -> tuple[Service, Catalogue | None, PostgresDoor]:
         chosen = Settings(policy, **{"workers": 1, **settings})
         service = Service(chosen, lambda line: lines.append(json.loads(line)))
-        fault = await service.start()
-        assert fault is None, fault
-        catalogue = await Catalogue.start(service.policy)
+        catalogue = None
+        if not lean:
+            fault = await service.start()
+            assert fault is None, fault
+            catalogue = await Catalogue.start(service.policy)
         door = PostgresDoor(service, Chosen(catalogue), "127.0.0.1", 0, tls, limits)
         await door.start()
         return service, catalogue, door
@@ -152,7 +160,8 @@ def served(
         yield Served(place, service, door, loop, lines)
     finally:
         run(door.close())
-        run(catalogue.close())
+        if catalogue is not None:
+            run(catalogue.close())
         run(service.close())
         run(loop.shutdown_asyncgens())
         loop.call_soon_threadsafe(loop.stop)
