@@ -104,8 +104,8 @@ class Session:
         self._process: int | None = os.getpid()
         declared = any(table.single for table in policy.tables.values())
         self._log = FaultLog(policy.ledger.faults, own=not policy.published, declared=declared)
+        self._public = PublicEngine(policy)  # opens while the other parts are looked at
         self._policy = policy = require_fit(policy, self._log)
-        self._public = PublicEngine(policy)
         self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
         watch = watch_of(policy, self._ledger)
         self._engine: Engine = open_engine(
