@@ -42,7 +42,7 @@ def test_a_view_of_files_names_them_one_by_one(tmp_path: Path):
     for place in places:
         pq.write_table(pa.table({"i": [1], "k": ["a"]}), place)
     text = rows_sql(table(*places, unit=None))
-    assert f"read_parquet(['{tmp_path}/it''s.parquet', '{places[1]}'], " in text
+    assert f"read_parquet(string_split('{tmp_path}/it''s.parquet//{places[1]}', '//')" in text
     assert "union_by_name=false, hive_partitioning=false, filename=false" in text
     pq.write_table(pa.table({"i": [1]}), places[1])
     assert "union_by_name=false" in rows_sql(table(*places, unit=None))
