@@ -535,6 +535,7 @@ def test_a_text_of_many_rows_is_held_once(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     kind: type[Kept],
 ):
     monkeypatch.chdir(tmp_path)
@@ -551,3 +552,4 @@ def test_a_text_of_many_rows_is_held_once(
     assert max(batch.nbytes for batch in found) < 10 * len(text)
     with dpquery.connect("policy.toml") as session:
         assert session.sql(COUNT).scalar() == sum(batch.num_rows for batch in found)
+    assert not [one for one in caplog.records if one.name.startswith("pyiceberg")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -95,6 +96,7 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 def iceberg_table(source: External) -> Snapshot:
     """Open the state of an Iceberg table that a metadata file describes."""
     static = library("pyiceberg.table", "iceberg").StaticTable
+    logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)  # whoever asks would read it
     place = _metadata_of(Path(source.place))
     table = static.from_metadata(str(place))
     current = table.current_snapshot()
