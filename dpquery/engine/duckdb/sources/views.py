@@ -157,9 +157,9 @@ def _copy_rows(
 
 def _whole(table: Table, key: str | None) -> set[str | None]:
     """Return the columns of which no value may become another."""
-    through = table.through
-    own = table.unit if through is None else through.column
-    return {key, own, *(name for name, _ in table.together or ())}
+    if table.through is not None:
+        return {key, table.through.column}
+    return {key, table.unit, *(name for name, _ in table.together)}
 
 
 def _bounded(column: Column, *, whole: bool) -> str:
@@ -170,7 +170,9 @@ def _bounded(column: Column, *, whole: bool) -> str:
         cut = f"left(CAST({item} AS VARCHAR), {column.max_length})"
         return f"list_transform({first}, lambda {item}: {cut})" if text_ else first
     if whole and text_:  # a unit of no stated type may be an integer
-        return f"CASE WHEN strlen(CAST({place} AS VARCHAR)) <= {LONGEST} THEN {place} END"
+        length = f"strlen(CAST({place} AS VARCHAR))"
+        short = f"typeof({place}) <> 'VARCHAR' OR {length} <= {LONGEST}"
+        return f"CASE WHEN {short} THEN {place} END"
     return f"left(CAST({place} AS VARCHAR), {column.max_length})" if text_ else place
 
 
@@ -194,7 +196,7 @@ def rows_sql(table: Table, key: str | None = None) -> str:
     its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
     the files have.
     """
-    own, through = own_rows_sql(table, key), table.through
+    own, through = _bounded_rows(table, key), table.through
     unit = quoted(table.owner or "")
     if through is None:
         coded = table.owner != table.unit
@@ -210,6 +212,25 @@ def rows_sql(table: Table, key: str | None = None) -> str:
         f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
         f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
     )
+
+
+def _bounded_rows(table: Table, key: str | None) -> str:
+    """Write own rows, of which no operator that holds rows is given more than what counts.
+
+    A file has a text once that many rows repeat. So whose a row is, which goes with it through
+    every operator, is no text that is longer than `LONGEST`; and where rows are held before
+    they are clamped, for a join, all their values are cut.
+    """
+    every, whole = _every(table), _whole(table, key)
+    joined = table.through is not None or table.parting is not None
+    columns = {
+        name: _bounded(replace(column, path=()), whole=name in whole)
+        for name, column in every.items()
+        if joined or name in whole
+    }
+    cut = [f"{sql} AS {quoted(name)}" for name, sql in columns.items() if sql != quoted(name)]
+    own = own_rows_sql(table, key)
+    return f"SELECT * REPLACE ({', '.join(cut)}) FROM ({own})" if cut else own
 
 
 def unit_code(table: Table) -> str:
