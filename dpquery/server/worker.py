@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -190,7 +191,8 @@ def main() -> None:
         policy = load_policy(Path(settings["policy"]))
         limit(settings["memory"])
         for folder in writable(policy):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(OSError):  # opening the ledger says so
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A thread that runs already stays free: so first this, and then engines and ledger.
         confined = confine(readable(policy), writable(policy), network=networked(policy))
         database = Database(policy)
