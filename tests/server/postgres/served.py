@@ -42,7 +42,7 @@ class Chosen:
 
     def wants(self, text: str) -> bool:
         if self._catalogue is None:
-            return True
+            return "staff" not in text
         return _words(text) in KINDS or self._catalogue.wants(text)
 
     async def ask(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import struct
 import threading
 import time
+from pathlib import Path
 
 import psycopg
 import pyarrow as pa
 import pytest
 
+from dpquery.server.frames import Reply
+from dpquery.server.wire import arrow_bytes
 from tests.server.postgres.raw import Raw, message
-from tests.server.postgres.served import KINDS, Served
+from tests.server.postgres.served import KINDS, Served, served
 
 SECRETS = (b"Traceback", b'File "', b"dpquery/", b".parquet", b"policy.toml", b"asyncio")
 LETTERS = b"QPBDECHSXFdcfp\0zRT"
@@ -193,6 +197,37 @@ def test_psycopg_cancels_and_time_outs_hold(server: Served):
         client.execute("SET statement_timeout = '200ms'")
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.execute("SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 62")
+
+
+def test_a_door_that_closes_has_statements_answered_first(tmp_path: Path):
+    answered = Reply("answered", tag="SELECT", body=arrow_bytes(pa.table({"n": [7]})))
+
+    async def slow(*_: object, **__: object) -> Reply:
+        await asyncio.sleep(0.5)
+        return answered
+
+    with served(tmp_path, lean=True) as running, Raw(running) as idle, Raw(running) as busy:
+        running.service.ask = slow  # type: ignore[method-assign]
+        stranger = socket.create_connection(("127.0.0.1", running.port))
+        idle.log_in()
+        busy.log_in()
+        for sent in (b"P\0\0\0\x1b\0SELECT n FROM staff\0\0\0", message(b"B", b"\0" * 8)):
+            busy.send(sent)
+        busy.send(message(b"E", b"\0" * 5) + message(b"S"))
+        time.sleep(0.2)
+        began = time.monotonic()
+        running.run(running.door.close)
+        assert time.monotonic() - began < 5
+        ((letter, told), (end, _)) = idle.until(b"Z")
+        assert (letter, end) == (b"E", b"")
+        assert b"C57P01\0" in told
+        read = busy.until(b"Z")
+        assert [letter for letter, _ in read] == [b"1", b"2", b"D", b"C", b"E", b""]
+        assert read[2][1].endswith(b"7")
+        assert stranger.recv(1) == b""
+        stranger.close()
+        with pytest.raises(ConnectionError):
+            Raw(running)
 
 
 # Fuzz
