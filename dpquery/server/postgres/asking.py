@@ -145,12 +145,23 @@ class Asker:
                 raise _refused(found, query, Bound(query.text))
             prepared.oids, prepared.schema = list(found[0]), found[1]
             return prepared.schema
-        bound = prepared.template.bound(stand_ins(prepared.oids) if values is None else values)
+        if values is not None and prepared.oids:
+            return await self._planned(query, prepared.template.bound(values))
+        first: Refused | None = None
+        for tried in stand_ins(prepared.oids):
+            try:
+                prepared.schema = await self._planned(query, prepared.template.bound(tried))
+            except Refused as refused:
+                first = first or refused
+            if prepared.schema is not None or not prepared.oids:
+                break
+        if prepared.schema is None and first is not None:
+            raise first
+        return prepared.schema
+
+    async def _planned(self, query: Query, bound: Bound) -> pa.Schema:
         reply = await self._asked(query, bound, "columns", {"text": bound.text})
-        schema = arrow_table(reply.body).schema
-        if values is None or not prepared.oids:
-            prepared.schema = schema
-        return schema
+        return arrow_table(reply.body).schema
 
     async def answer(self, prepared: Prepared, values: Sequence[Any]) -> Result:
         """Return the rows of a statement: this is where it is charged.

@@ -6,7 +6,7 @@ has, so it means what it would mean had it been typed, and can never be more tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -219,12 +219,16 @@ class _Guess:
         return types.FLOAT8 if self._word(begin - 1).startswith("DP_") else types.TEXT
 
 
-def stand_ins(oids: Sequence[int]) -> list[Any]:
-    """Return a value for each parameter, with which a statement can be planned."""
-    return [_stand_in(oid, number) for number, oid in enumerate(oids, 1)]
+def stand_ins(oids: Sequence[int]) -> Iterator[list[Any]]:
+    """Yield values for parameters, with which a statement can perhaps be planned.
+
+    Fractions come first, which an eps, a delta and a quantile can be; then whole numbers.
+    """
+    for parts in (1000, 1):
+        yield [_stand_in(oid, number, parts) for number, oid in enumerate(oids, 1)]
 
 
-def _stand_in(oid: int, number: int) -> object:
+def _stand_in(oid: int, number: int, parts: int) -> object:
     day = date(2000, 1, 1 + number % 28)
     match oid:
         case types.BOOL:
@@ -232,9 +236,9 @@ def _stand_in(oid: int, number: int) -> object:
         case types.INT2 | types.INT4 | types.INT8 | types.OID:
             return number
         case types.FLOAT4 | types.FLOAT8:
-            return float(number)
+            return number / parts
         case types.NUMERIC:
-            return Decimal(number)
+            return Decimal(number) / parts
         case types.DATE:
             return day
         case types.TIMESTAMP:

@@ -127,10 +127,12 @@ def served(
     limits: Limits | None = None,
     *,
     lean: bool = False,
+    before: Callable[[Path], None] = lambda _: None,
     **settings: Any,
 ) -> Iterator[Served]:
     """Run a server until the end of a block; a lean one answers `KINDS` alone."""
     policy = sample_policy(place, BUDGET)
+    before(policy.parent)
     users = Users.beside(policy)
     for name, password in (ALICE, BOB):
         users = users.with_user(name, password, owner=False)

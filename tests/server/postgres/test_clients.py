@@ -264,6 +264,8 @@ def test_describing_costs_nothing(server: Served, client: psycopg.Connection):
                 ("n", "int8")
             ]
             assert len(server.spent()) == before
+            median = "SELECT DP_QUANTILE(salary, $1, bounds=[$2, $3], eps=$4) FROM staff"
+            await connection.prepare(median)
             given = (0.5, date(2020, 1, 1), "eng")
             first = await once.fetch(*given)
             assert await once.fetch(*given) == first

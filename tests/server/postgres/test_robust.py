@@ -10,8 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpquery.server.frames import Reply
@@ -197,6 +199,43 @@ def test_psycopg_cancels_and_time_outs_hold(server: Served):
         client.execute("SET statement_timeout = '200ms'")
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.execute("SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE age > 62")
+
+
+def many_visits(place: Path) -> None:
+    """Have so many rows that reading them takes seconds."""
+    count = 6_000_000
+    rows = np.arange(count)
+    table = pa.table(
+        {
+            "person_id": rows * 7919 % 400_000,
+            "day": (rows % 90 + 20089).astype("int32"),
+            "region": pa.array(["north", "south", "east"] * (count // 3)),
+            "minutes": (rows % 240).astype("int32"),
+            "spent": pa.array((rows % 500).astype(float)).cast(pa.decimal128(9, 2)),
+            "at": pa.array(1735689600000000 + rows, pa.timestamp("us")),
+        }
+    )
+    day = table.schema.get_field_index("day")
+    table = table.set_column(day, "day", table.column("day").cast(pa.date32()))
+    pq.write_table(table, place / "visits.parquet")
+
+
+@pytest.mark.slow
+def test_a_scan_that_is_stopped_has_been_paid(tmp_path: Path):
+    text = "SELECT day, DP_MEDIAN(minutes, eps=0.5) FROM visits GROUP BY day"
+    with served(tmp_path, before=many_visits, workers=2) as running, Raw(running) as peer:
+        peer.log_in()
+        peer.send(message(b"Q", text.encode() + b"\0"))
+        deadline = time.monotonic() + 60
+        while not running.spent() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        stop(running, peer.key)
+        ((letter, told), _) = peer.until(b"Z")
+        assert letter == b"E", "the scan ended before it could be stopped"
+        assert b"C57014\0" in told
+        assert b"0.5 spent" in told, told
+        assert len(running.spent()) == 1
+        assert peer.query("SELECT 1")[-1] == (b"Z", b"I")
 
 
 def test_a_door_that_closes_has_statements_answered_first(tmp_path: Path):

@@ -210,7 +210,8 @@ GUESSES = [
 def test_types_are_guessed_by_the_words_around(policy: Policy, text: str, oids: list[int]):
     template = template_of(text, policy)
     assert template.guesses == oids
-    template.bound(stand_ins(oids))  # each type has a value that can be planned with
+    for values in stand_ins(oids):
+        template.bound(values)  # each type has a value that can be planned with
 
 
 def test_places_are_told_as_they_were_sent(policy: Policy):
