@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -31,22 +32,43 @@ from tests.oracle import engine as oracle
 from tests.worlds import planned
 
 DECIMAL = Type(Kind.DECIMAL, 6, 2)
+HUGE, LONG = 10**38 - 1, 2**63
+UUIDS = [UUID(int=0), UUID(int=2**127), UUID(int=2**128 - 1)]
 AS_ARROW = {
-    "text": pa.string(),
-    "integer": pa.int32(),
-    "date": pa.date32(),
-    "decimal(6,2)": pa.decimal128(6, 2),
+    "text": [pa.string(), pa.large_string()],
+    "uuid": [pa.uuid(), pa.string()],
+    "integer": [pa.int32(), pa.uint8()],
+    "date": [pa.date32()],
+    "timestamp": [pa.timestamp("us"), pa.timestamp("ns")],
+    "timestamptz": [pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns", "UTC")],
+    "decimal(6,2)": [pa.decimal128(6, 2), pa.decimal128(5, 1)],
+    "decimal(20,0)": [pa.uint64(), pa.decimal128(20, 0)],
+    "decimal(38,0)": [pa.decimal128(38, 0), pa.decimal256(38, 0)],
 }
+"""What files have that units of a type are read from, other ones for x than for y; uuid is the
+policy's text."""
 VALUES = {
+    "uuid": [*UUIDS, None],
+    "decimal(20,0)": [0, 1, 2**63 - 1, 2**63, 2**64 - 1, None],
+    "decimal(38,0)": [0, HUGE, HUGE - 1, -HUGE, None],
     "text": ["", "a", "1:a", "11", "a1:b", None],
-    "integer": [0, 1, 11, -1, None],
+    "integer": [0, 1, 11, 255, None],
     "date": [date(1, 1, 1), date(2020, 2, 29), date(9999, 12, 31), None],
+    "timestamp": [LONG - 1, 1 - LONG, -LONG, LONG - 2, -1, 0, 1711846800000000, None],
+    "timestamptz": [1729990800000000, 1729994400000000, LONG - 1, -LONG, -1, None],
     "decimal(6,2)": [Decimal("0.00"), Decimal("1.00"), Decimal("-1.50"), None],
 }
 UNITS = (
     ("date",),
     ("decimal(6,2)",),
+    ("uuid",),
+    ("decimal(20,0)",),
+    ("decimal(38,0)",),
+    ("timestamp",),
+    ("timestamptz",),
     ("text", "integer"),
+    ("uuid", "timestamp"),
+    ("decimal(20,0)", "text"),
     ("text", "text"),
     ("date", "decimal(6,2)", "text"),
 )
@@ -67,6 +89,21 @@ columns.{name} = {{ type = "integer", bounds = [-2, 9] }}
 Row = tuple[object, ...]
 
 
+def stored(units: list[object], type_: pa.DataType) -> pa.Array:
+    """Return units as a file holds them; nanoseconds cannot hold all of them."""
+    if pa.types.is_timestamp(type_):
+        if type_.unit == "ns":
+            units = [one * 1000 if one and abs(one) < LONG // 1000 else one for one in units]
+        return pa.array(units, pa.int64()).cast(type_)
+    if pa.types.is_string(type_):
+        return pa.array([None if one is None else str(one) for one in units], type_)
+    if isinstance(type_, pa.UuidType):
+        return pa.array([None if one is None else one.bytes for one in units], type_)
+    if pa.types.is_decimal(type_):
+        return pa.array([None if one is None else Decimal(one) for one in units], type_)
+    return pa.array(units, type_)
+
+
 def policy_at(place: Path, types: Row, rows: dict[str, list[Row]], neighbours: str) -> Policy:
     """Write the tables x and y: a unit in its columns, and a number of the table's name."""
     text = POLICY.format(neighbours=neighbours)
@@ -76,10 +113,11 @@ def policy_at(place: Path, types: Row, rows: dict[str, list[Row]], neighbours: s
         unit = unit if len(parts) > 1 else f'"{parts[0]}"'
         text += TABLE.format(name=name, unit=unit)
         for part, type_ in zip(parts, types, strict=True):
-            short = ", max_length = 8" if type_ == "text" else ""
-            text += f'columns.{part} = {{ type = "{type_}"{short} }}\n'
+            short = ", max_length = 8" if type_ in {"text", "uuid"} else ""
+            declared = "text" if type_ == "uuid" else type_
+            text += f'columns.{part} = {{ type = "{declared}"{short} }}\n'
         arrays = {
-            part: pa.array([row[at] for row in own], AS_ARROW[types[at]])
+            part: stored([row[at] for row in own], AS_ARROW[types[at]][-(name == "y")])
             for at, part in enumerate(parts)
         }
         arrays[name] = pa.array([row[-1] for row in own], pa.int64())

@@ -220,7 +220,7 @@ def unit_code(table: Table) -> str:
     that one value has one text, whatever scale a decimal was stored at. Equal texts are equal
     units: DuckDB writes different values of a type in different ways, and where a length
     stands before each text, none can be taken for the end of another. NULL in any column is no
-    unit. Above a scan there is the text alone, so that joins, groups, windows and hashes tell
+    unit, nor is an infinite moment. Above a scan there is the text alone, so that joins, groups, windows and hashes tell
     units apart alike.
     """
     if not table.together:
@@ -231,7 +231,11 @@ def unit_code(table: Table) -> str:
 
 
 def _written(name: str, type_: Type) -> str:
-    return cast(cast(quoted(name), duckdb_name(type_)), "VARCHAR")
+    value = cast(quoted(name), duckdb_name(type_))
+    if type_.kind in {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}:
+        # DuckDB cannot write the first microsecond that 64 bits hold, and falls over it.
+        value = f"epoch_us({value})"
+    return cast(value, "VARCHAR")
 
 
 def own_rows_sql(table: Table, key: str | None = None) -> str:
@@ -239,7 +243,7 @@ def own_rows_sql(table: Table, key: str | None = None) -> str:
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    every = _every(table)
+    every = _every(table, key)
     columns = ", ".join(map(_shown, every.values())) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
@@ -255,18 +259,18 @@ def own_rows_sql(table: Table, key: str | None = None) -> str:
             assert_never(other)
 
 
-def _every(table: Table) -> dict[str, Column]:
+def _every(table: Table, key: str | None = None) -> dict[str, Column]:
     """Return the columns that are read of a table's own source."""
     every = dict(table.held)
     if table.through is not None:
         name, type_ = table.through.column, table.through.type
-        key = every.get(name) or Column(name, type_, converted=type_ == TEXT)
-        every[name] = replace(key, type=type_)
+        every.setdefault(name, Column(name, type_, converted=type_ != INTEGER))
     elif table.unit is not None and not table.together:
-        type_ = table.unit_type or TEXT
-        unit = Column(table.unit, type_, converted=table.unit_type == TEXT)  # or UUIDs
+        stated = table.unit_type not in {None, INTEGER}  # a text may be stored as a UUID
+        unit = Column(table.unit, table.unit_type or TEXT, converted=stated)
         every.setdefault(table.unit, unit)
-    return every
+    whole = _whole(table, key)
+    return {n: replace(column, exact=n in whole) for n, column in every.items()}
 
 
 def _shown(column: Column) -> str:
