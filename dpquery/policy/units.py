@@ -152,7 +152,9 @@ def read_unit_type(unit: str, type_: Type) -> Type:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
         remedy = "name a column of integers, texts, dates, timestamps or decimals"
-        raise contradiction(what, f"{why}for integers, texts, dates, timestamps and decimals.", remedy)
+        raise contradiction(
+            what, f"{why}for integers, texts, dates, timestamps and decimals.", remedy
+        )
     return type_
 
 
@@ -302,7 +304,7 @@ def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str
         unfit = contradiction(what, why, "write them with one type")
         raise section.refuse("unit_through", unfit)
     if known[0].kind not in UNIT_KINDS:
-        why = "keys are equal exactly or not at all: integers, texts, dates, timestamps, decimals."
+        why = "keys are equal exactly or not: integers, texts, dates, timestamps, decimals."
         unfit = contradiction(f"has a key of type {known[0]}", why, "name other columns")
         raise section.refuse("unit_through", unfit)
     return known[0]

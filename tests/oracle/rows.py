@@ -162,17 +162,25 @@ def _plain(column: pa.ChunkedArray, *, exact: bool = False) -> list[Value]:
     if pa.types.is_temporal(type_) and not pa.types.is_date(type_):
         if exact and type_.unit == "ns":
             cells = [None if cell is None or cell % 1000 else cell for cell in cells]
-        return [_microseconds(cell, type_.unit) for cell in cells]
+        return [_microseconds(c, type_.unit, clock=pa.types.is_time(type_)) for c in cells]
     return cells
 
 
-def _microseconds(cell: int | None, unit: str) -> int | None:
-    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite."""
-    if cell is None or unit == "us":
+def _microseconds(cell: int | None, unit: str, *, clock: bool) -> int | None:
+    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite.
+
+    A time beyond the day is NULL, and a millisecond without microseconds is infinite.
+    """
+    day = 24 * 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    if cell is None or (clock and not 0 <= cell < day):
+        return None
+    if unit == "us":
         return cell
+    if unit in {"s", "ms"}:
+        return max(1 - 2**63, min(2**63 - 1, cell * {"ms": 1000, "s": 10**6}[unit]))
     if unit == "ns" and cell in {1 - 2**63, 2**63 - 1}:
         return None
-    return cell // 1000 if unit == "ns" else cell * {"ms": 1000, "s": 10**6}[unit]
+    return cell // 1000
 
 
 class _Clamp:
