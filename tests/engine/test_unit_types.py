@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -362,3 +363,78 @@ max_rows_contributed = 10
 o = { type = "integer" }
 x = { type = "integer", bounds = [0, 10] }
 """
+
+
+HIDDEN = """
+[budget]
+epsilon = 9e9
+[tables.t]
+{source}
+privacy_unit_column = "u"
+max_rows_contributed = 1
+columns.x = {{ type = "integer", bounds = [0, 10] }}
+{unit}
+"""
+WIDEST = 2**127 - 1
+INEXACT = {
+    "HUGEINT": ("decimal(38,0)", [WIDEST, WIDEST - 1, HUGE, HUGE - 1, -HUGE, 5], 4),
+    "UHUGEINT": ("decimal(38,0)", [2**128 - 1, 2**128 - 2, HUGE, 5], 2),
+    "UBIGINT": ("decimal(20,0)", [2**64 - 1, 2**64 - 2, 2**63, 5], 4),
+    "DOUBLE": ("integer, bounds = [0, 1]", [1.0, 1.4, 1e300, 1e301, "NaN", "inf", 2.0], 2),
+    "DECIMAL(38,1)": ("integer, bounds = [0, 1]", ["1.0", "1.4", "9" * 30, "9" * 31, 2], 2),
+    "TIMESTAMP_NS": ("timestamp", [f"2024-01-01 00:00:00.00000000{n}" for n in range(3)], 1),
+    "TIMESTAMP_MS": ("timestamp", ["2024-01-01", "2024-01-02", "infinity"], 2),
+}
+"""What DuckDB files have: types and values, and how many of these are units as declared."""
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("stored_as", INEXACT)
+def test_a_value_that_its_type_does_not_hold_is_no_unit(
+    tmp_path: Path, stored_as: str, hidden: bool
+):
+    """Cut or rounded, it would be another's: or, uncut, it would fail every scan."""
+    declared, values, units = INEXACT[stored_as]
+    if hidden and "bounds" in declared:
+        return  # of a column that is not listed, there are none
+    with closing(duckdb.connect(tmp_path / "t.duckdb")) as database:
+        listed = ", ".join(f"('{one}')" for one in values)
+        made = f"SELECT CAST(u AS {stored_as}) AS u, 1 AS x FROM (VALUES {listed}) AS v(u)"
+        database.execute(f"CREATE TABLE t AS {made}")
+    type_, _, bounds = declared.partition(", b")
+    unit = f'privacy_unit_type = "{type_}"'
+    if not hidden:
+        unit = f'columns.u = {{ type = "{type_}"{bounds and ", b"}{bounds} }}'
+    text = HIDDEN.format(source='database = "t.duckdb"\ntable = "t"', unit=unit)
+    (tmp_path / "p.toml").write_text(text, "utf-8")
+    with dpquery.connect(tmp_path / "p.toml") as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e6) FROM t").scalar() == units
+        if not hidden:
+            asked = "SELECT DP_COUNT(DISTINCT u, eps=1e6, max_groups_contributed=1) FROM t"
+            assert session.sql(asked).scalar() == units
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_key_that_its_type_does_not_hold_is_nobodys(tmp_path: Path, shown: bool):
+    """Orders of two units and items of two orders would meet on one number."""
+    listed = 'columns.o = { type = "decimal(38,0)" }'
+    text = HIDDEN.format(source='database = "t.duckdb"\ntable = "t"', unit=listed) + """
+[tables.t.columns.u]
+type = "integer"
+[tables.items]
+database = "t.duckdb"
+table = "items"
+unit_through = { column = "of", table = "t", key = "o" }
+max_rows_contributed = 9
+columns.n = { type = "integer", bounds = [0, 9] }
+""" + ('columns.of = { type = "decimal(38,0)" }' if shown else "")  # fmt: skip
+    (tmp_path / "p.toml").write_text(text, "utf-8")
+    with closing(duckdb.connect(tmp_path / "t.duckdb")) as database:
+        orders = f"(1, {WIDEST}, 1), (2, {WIDEST - 1}, 1), (3, {HUGE}, 1), (4, 7, 1)"
+        database.execute("CREATE TABLE t (u BIGINT, o HUGEINT, x INTEGER)")
+        database.execute(f"INSERT INTO t VALUES {orders}")
+        database.execute("CREATE TABLE items (of HUGEINT, n INTEGER)")
+        items = ", ".join(f"({key}, 1)" for key in (WIDEST, WIDEST - 1, HUGE, 7, 7, 8))
+        database.execute(f"INSERT INTO items VALUES {items}")
+    with dpquery.connect(tmp_path / "p.toml") as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e6) FROM items").scalar() == 3
