@@ -310,6 +310,20 @@ class Answer:
         kept = self.table.take(places)
         return replace(self, table=kept, cells=cells), left_out
 
+    def margins(self) -> list[list[str]]:
+        """Say for each column and row how far the noise reaches; "" where there is none."""
+        return [
+            self._margins(at, column.to_pylist())[1]
+            for at, column in enumerate(self.table.columns)
+        ]
+
+    def _margins(self, at: int, values: list[Any]) -> tuple[list[Any], list[str]]:
+        """Return the values of a column as precise as they are, and their margins."""
+        intervals = self._intervals(at, _SHOWN_CONFIDENCE)
+        shown = _as_precise(values, intervals)
+        ends = [None if cell is None else cell.possible for cell in self._behind(at)]
+        return shown, list(map(_margin, shown, intervals, ends))
+
     def _text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""
         columns: list[TextColumn] = []
@@ -318,11 +332,8 @@ class Answer:
             return [TextColumn(self.columns[0], lines, _numeric([row[0] for row in self.rows]))]
         for at, name in enumerate(self.columns):
             values = [row[at] for row in self.rows]
-            intervals = self._intervals(at, _SHOWN_CONFIDENCE)
-            shown = _as_precise(values, intervals)
+            shown, margins = self._margins(at, values)
             columns.append(TextColumn(name, [cell_text(v) for v in shown], _numeric(values)))
-            ends = [None if cell is None else cell.possible for cell in self._behind(at)]
-            margins = list(map(_margin, shown, intervals, ends))
             if any(margins):
                 noise_only = bool(self.cut) and self.cut[at]
                 columns.append(TextColumn("noise ±" if noise_only else "95% within", margins))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import Loss
+from dpquery.database import Database
 from dpquery.errors import listed, nearest, shown
 from dpquery.policy.adhoc import Paths, Rows, adhoc_policy, read_argument, unsuited
 from dpquery.policy.keys import BUDGET
@@ -77,13 +78,14 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml":
         _nothing_of(own)
         policy = load_policy(Path(source))
-        return Session(policy, _analyst(policy, analyst), _ceiling(policy, epsilon, delta))
+        who, ceiling = analyst_of(policy, analyst), _ceiling(policy, epsilon, delta)
+        return Session(Database(policy), who, ceiling)
     _nobody_else(analyst)
     given = {name: value for name, value in own.items() if value is not None}
     policy, notes = adhoc_policy(
         source, epsilon=epsilon, delta=0 if delta is None else delta, **given
     )
-    return Session(policy, DEFAULT_ANALYST, None, notes)
+    return Session(Database(policy), DEFAULT_ANALYST, None, notes)
 
 
 def _nothing_of(own: Mapping[str, object]) -> None:
@@ -107,7 +109,12 @@ def _nobody_else(analyst: str | None) -> None:
         ).at("")
 
 
-def _analyst(policy: Policy, name: str | None) -> str:
+def analyst_of(policy: Policy, name: str | None) -> str:
+    """Return who asks.
+
+    Raises:
+        PolicyInvalid: DPQ608 the policy does not list them.
+    """
     known = list(policy.analysts) or [DEFAULT_ANALYST]
     if name is None and not policy.analysts:
         return DEFAULT_ANALYST

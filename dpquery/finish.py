@@ -30,11 +30,32 @@ def finish(
 ) -> tuple[pa.Table, list[list[Cell | None]]]:
     """Run the query above, name its columns, and find the noise behind each value."""
     result = public.run(above, _tables(above, released))
-    names = [f"r{i}" for i in range(len(above.rows))]
-    numbers = [result.column(name).to_pylist() for name in names]
-    result = result.drop_columns(names)
-    table = result.rename_columns([shown.name for shown in above.columns])
+    numbers = [result.column(name).to_pylist() for name in _numbers(above)]
+    table = _shown_columns(above, result)
     return table, _cells(above, released, numbers, table.num_rows)
+
+
+def schema_of(plan: Plan, public: PublicEngine) -> pa.Schema:
+    """Return the columns that the answer would have, whatever is released."""
+    above, empty = plan.above, []
+    for number, frontier in enumerate(plan.frontiers):
+        released = {one.column: one.release.type for one in frontier.releases}
+        types = {"row": pa.int64()}
+        types |= {key.column: arrow_type(key.expr.type) for key in frontier.scan.keys}
+        types |= {name: arrow_type(type_) for name, type_ in released.items()}
+        types |= {name: types[end.column] for name, end in above.ends if end.frontier == number}
+        empty.append(pa.schema(types.items()).empty_table())
+    return _shown_columns(above, public.run(above, empty)).schema
+
+
+def _numbers(above: Above) -> list[str]:
+    """Return the columns with the numbers of rows, which are not shown."""
+    return [f"r{i}" for i in range(len(above.rows))]
+
+
+def _shown_columns(above: Above, result: pa.Table) -> pa.Table:
+    names = [shown.name for shown in above.columns]
+    return result.drop_columns(_numbers(above)).rename_columns(names)
 
 
 def value_of(above: Above, tables: Sequence[pa.Table], public: PublicEngine) -> Scalar | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -21,23 +21,18 @@ from dpquery.above_threshold import Stream, StreamState, count_of, not_limited, 
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
-from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
-from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
-from dpquery.engine import open_engine
-from dpquery.engine.base import Engine, FaultLog, uncharged
-from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.files import require_fit, watch_of
+from dpquery.database import Database
+from dpquery.engine.base import uncharged
 from dpquery.errors import Diagnostic, InternalError, QueryRefused, SyntaxRefused, unusable
 from dpquery.execute import Charged, Payer, execute
-from dpquery.finish import finish
+from dpquery.finish import finish, schema_of
 from dpquery.ir.measures import CountRows
-from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
@@ -64,7 +59,7 @@ from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
-from dpquery.sql.views import Views, reading
+from dpquery.sql.views import View, Views, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +71,43 @@ class Budget:
     left: Loss
 
 
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a session has of its own: with it, another process can go on."""
+
+    session: str
+    """The name of the session in the ledger."""
+    chosen: tuple[tuple[str, Fraction], ...] = ()
+    """What it said that each statement may spend."""
+    views: tuple[View, ...] = ()
+
+
 class Session:
     """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
 
     def __init__(
         self,
-        policy: Policy,
+        database: Database,
         analyst: str,
         ceiling: Loss | None,
         notes: Sequence[str] = (),
         *,
-        engine: str = "duckdb",
+        lent: bool = False,
+        earlier: Conversation | None = None,
     ) -> None:
-        self._policy = policy
-        self._account = Account(analyst, secrets.token_hex(8))
+        """Begin a session, or go on with an earlier one.
+
+        Args:
+            database: what is asked.
+            analyst: who asks.
+            ceiling: what the session may spend; as much as the analyst may without it.
+            notes: what each answer says beside its own notes.
+            lent: whether the database is there for others when this ends.
+            earlier: what a session of another process came to.
+        """
+        self._database, self._lent = database, lent
+        self._policy = policy = database.policy
+        self._account = Account(analyst, earlier.session if earlier else secrets.token_hex(8))
         limits = Ceilings(
             policy=policy.budget.ceiling,
             analyst=policy.analysts.get(analyst),
@@ -100,21 +118,15 @@ class Session:
         self._notes = tuple(notes)
         owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
         self._prices = Prices(owner, limits.session or limits.analyst or limits.policy)
-        self._lock = threading.RLock()
+        self._lock = database.lock
         self._process: int | None = os.getpid()
-        declared = any(table.single for table in policy.tables.values())
-        self._log = FaultLog(policy.ledger.faults, own=not policy.published, declared=declared)
-        self._policy = policy = require_fit(policy, self._log)
-        self._public = PublicEngine(policy)
-        self._ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
-        watch = watch_of(policy, self._ledger)
-        self._engine: Engine = open_engine(
-            engine, policy, self._log, self._public, self._ledger.secret, watch
-        )
-        self._randomness = Randomness()
+        self._log, self._public = database.log, database.public
+        self._ledger, self._engine = database.ledger, database.engine
+        self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
-        self._views = Views(policy)
+        self._views = Views(policy, earlier.views if earlier else ())
+        self._prices.chosen |= dict(earlier.chosen if earlier else ())
 
     def sql(
         self,
@@ -288,6 +300,27 @@ class Session:
             with self._uncharged(source):
                 return self._explain(source, self._prices.price(eps, delta))
 
+    def columns(self, text: str) -> pa.Schema:
+        """Return names and types of what a statement would answer; costs nothing.
+
+        Raises:
+            QueryRefused: it would not be answered.
+        """
+        with self._usable():
+            source = self._source(text)
+            with self._uncharged(source):
+                price = self._prices.price(None, None)
+                match read_aside(source):
+                    case None:
+                        plan = self._plan(refreshed(source) or source, price)
+                        return schema_of(plan, self._public)
+                    case Set():
+                        return catalogue.lines("setting", "").schema
+                    case Create() | Drop():
+                        return catalogue.lines("view", "").schema
+                    case shown:
+                        return self._shown(shown, price).schema
+
     @property
     def budget(self) -> Budget:
         """The binding limit among policy, analyst and session."""
@@ -336,6 +369,12 @@ class Session:
             _require_name(name, "session.describe('staff')")
             return self._free(self._columns(name, self._prices.price(None, None)))
 
+    @property
+    def conversation(self) -> Conversation:
+        """What another session needs, of the same database, to go on with this one."""
+        chosen, views = tuple(self._prices.chosen.items()), tuple(self._views)
+        return Conversation(self._account.session, chosen, views)
+
     def require_usable(self) -> None:
         """Do nothing, in a session that can be asked.
 
@@ -351,9 +390,8 @@ class Session:
             return
         with self._lock:
             self._process = None
-            self._engine.close()
-            self._public.close()
-            self._ledger.close()
+            if not self._lent:
+                self._database.close()
 
     def __enter__(self) -> Session:
         return self

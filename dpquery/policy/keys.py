@@ -219,6 +219,10 @@ LIMITS = Group("[limits]", "What a query may take, and how often one may fail.",
     Key("max_failures", values.count(100), "5", default=ScanLimits().max_failures,
         says="is after how many failed statements within 24 hours an analyst is frozen",
         costs="privacy: so many failures could tell of somebody"),
+    Key("answer_times", values.read_step, '"100ms"',
+        says="has a server send answers and failures at multiples of this time after they "
+        "were asked; without it each is sent when it is ready",
+        costs="time: half of it for each answer"),
 ))
 
 QUERIES = Group("[queries]", "What each statement may spend on its plain aggregates.", (

@@ -389,6 +389,8 @@ class ScanLimits:
     """As DuckDB reads it: `4GB`; None: four fifths of the machine's."""
     max_failures: int = 5
     """How many statements of one analyst may fail within a day before the analyst is frozen."""
+    answer_times: Fraction | None = None
+    """Seconds at whose multiples a server sends what it answers; None: when it is ready."""
 
 
 @dataclass(frozen=True, slots=True)

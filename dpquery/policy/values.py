@@ -203,6 +203,15 @@ def read_memory(value: object) -> str:
     return found[0]
 
 
+@reader('a time such as "100ms" or "2s", up to a minute')
+def read_step(value: object) -> Fraction:
+    found = re.fullmatch(r"([1-9][0-9]{0,4})(ms|s)", read_text.read(value))
+    seconds = Fraction(int(found[1]), 1000 if found[2] == "ms" else 1) if found else None
+    if seconds is None or seconds > 60:
+        raise ValueError
+    return seconds
+
+
 # Texts, names and other words.
 
 

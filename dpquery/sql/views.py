@@ -7,7 +7,7 @@ knows of views, and no rule is about them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,9 +75,9 @@ class Splice:
 class Views:
     """The views of one session, by their folded names."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, views: Iterable[View] = ()) -> None:
         self._policy = policy
-        self._views: dict[str, View] = {}
+        self._views = {fold(view.name): view for view in views}
 
     def __contains__(self, name: str) -> bool:
         return fold(name) in self._views

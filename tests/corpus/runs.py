@@ -20,6 +20,7 @@ from dpquery import session as stages
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
 from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN
+from dpquery.database import Database
 from dpquery.finish import ready
 from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.moments import BernsteinRelease
@@ -70,8 +71,8 @@ def sessions(file: Path) -> Iterator[tuple[Session, Session]]:
     """Open a session on each engine."""
     policy = policy_at(file)
     with (
-        Session(policy, "default", None) as duckdb,
-        Session(policy, "default", None, engine="python") as oracle,
+        Session(Database(policy), "default", None) as duckdb,
+        Session(Database(policy, engine="python"), "default", None) as oracle,
     ):
         oracle._engine._secret = duckdb._engine._secret  # one ledger has one
         yield duckdb, oracle

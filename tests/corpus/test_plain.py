@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpquery.database import Database
 from dpquery.session import Session
 from tests.corpus import runs
 from tests.corpus.cases import Case
@@ -104,7 +105,7 @@ def test_an_accepted_query_agrees_with_plain_duckdb(
     case: Case, place: Path, database: duckdb.DuckDBPyConnection
 ):
     """Groups that no row is in are shown here; and rows in no public group are not."""
-    with Session(runs.policy_at(place / "policy.toml"), "default", None) as session:
+    with Session(Database(runs.policy_at(place / "policy.toml")), "default", None) as session:
         ours = session.sql(runs.scaled(case.query, BILLION)).rows
     theirs = [row for row in database.sql(plain(case.query)).fetchall() if in_group(case, row)]
     assert all(any(alike(a, b) for a in ours) for b in theirs)

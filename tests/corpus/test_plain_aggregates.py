@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from dpquery.core.privacy import Loss, exact_number
+from dpquery.database import Database
 from dpquery.plan.plan import Plan
 from dpquery.session import Session
 from tests.corpus import cases, runs
@@ -89,7 +90,7 @@ WRITTEN = [case for path in sorted(cases.PLAIN.glob("*.test")) for case in cases
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     place = runs.samples(tmp_path_factory.mktemp("written") / "samples")
-    with Session(runs.policy_at(place / "policy.toml"), "default", None) as opened:
+    with Session(Database(runs.policy_at(place / "policy.toml")), "default", None) as opened:
         yield opened
 
 

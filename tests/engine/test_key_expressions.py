@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
+from dpquery.database import Database
 from dpquery.policy.model import Bounds, Column
 from dpquery.session import Session
 from tests.worlds import planned, policy_of, private_table, world, write
@@ -72,7 +73,9 @@ def test_an_answer_shows_keys_in_their_types(path: Path):
         "DATE_TRUNC('year', day)": [date(2019, 1, 1), date(2020, 1, 1), None],
         "i > 9": [False, True, None],
     }
-    with Session(policy_of(private_table([path], COLUMNS, unit=None)), "default", None) as s:
+    with Session(
+        Database(policy_of(private_table([path], COLUMNS, unit=None))), "default", None
+    ) as s:
         for key, wanted in shown.items():
             answer = s.sql(f"SELECT {key} AS x, DP_COUNT(*, eps=1e8) AS n FROM t GROUP BY x")
             assert [row[0] for row in answer.rows] == wanted

@@ -23,6 +23,8 @@ from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.relation_sql import Nested
+from dpquery.engine.duckdb.sources.views import define
+from dpquery.engine.files import fingerprint
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.query import columns_read
 from dpquery.ir.relations import numbers, tables_of
@@ -128,7 +130,10 @@ def _rows(policy: Policy, query: str, threads: int) -> Iterator[object]:
     summed = f"SELECT u, count(*), sum(CAST(hash({columns}) AS HUGEINT))"
     sql = f"{summed} FROM {nested.source(scan.relation)} WHERE u <> {STRANGER} GROUP BY u"
     try:
-        yield from engine._started().execute(f"{sql} ORDER BY u").fetchall()
+        connection = engine._started()
+        for name in names:
+            define(connection, policy.tables[name], fingerprint(policy.tables[name]))
+        yield from connection.execute(f"{sql} ORDER BY u").fetchall()
     finally:
         engine.close()
         public.close()

@@ -31,7 +31,8 @@ Found = list[tuple[str, str | None, str]]
 def found(tmp_path: Path) -> Callable[..., Found]:
     def run(policy: str, **tables: pa.Table) -> Found:
         for name, table in tables.items():
-            pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+            groups = max(2, table.num_rows // 4)
+            pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=groups)
         path = tmp_path / "policy.toml"
         path.write_text(f"budget.epsilon = 1\n{policy}", encoding="utf-8")
         findings = check(load_policy(path), misfits_of, rows_of)

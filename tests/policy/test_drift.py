@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
+from dpquery.database import Database
 from dpquery.engine.files import about_bytes
 from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy
@@ -162,7 +163,7 @@ def test_what_a_stream_has_paid_for_is_read_under_the_version_of_now(policy: Pat
 
 @pytest.mark.parametrize("engine", ["duckdb", "python"])
 def test_each_engine_looks(policy: Path, engine: str):
-    with Session(load_policy(policy), "default", None, engine=engine) as session:
+    with Session(Database(load_policy(policy), engine=engine), "default", None) as session:
         session.sql(COUNT)
         others(policy)
         with pytest.raises(ScanFailed):

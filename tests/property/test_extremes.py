@@ -21,6 +21,7 @@ import pytest
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.database import Database
 from dpquery.engine import ENGINES
 from dpquery.errors import InternalError
 from dpquery.policy.model import Bounds, Column, ScanLimits
@@ -124,7 +125,7 @@ def session(
     policy = replace(
         policy, limits=ScanLimits(max_failures=1_000)
     )  # broken randomness is a failure
-    with Session(policy, "default", None, engine=engine) as opened:
+    with Session(Database(policy, engine=engine), "default", None) as opened:
         yield opened
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dpquery.database import Database
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from tests.corpus.runs import ACCEPTED, policy_at, samples
@@ -37,7 +38,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Sessio
             path = place / f"{file}.parquet"
             kept = [("person_id", "<=", SOME), ("person_id", "!=", missing)]
             pq.write_table(pq.read_table(path, filters=kept), path)
-        opened.append(Session(policy_at(place / "policy.toml"), "default", None))
+        opened.append(Session(Database(policy_at(place / "policy.toml")), "default", None))
     yield opened
     for session in opened:
         session.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.core.source import Source
+from dpquery.database import Database
 from dpquery.engine.duckdb.expr_sql import MOST_PARTS
 from dpquery.session import Session
 from tests.corpus.runs import exact_integers, policy_at, samples
@@ -31,8 +32,8 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session
     place = samples(tmp_path_factory.mktemp("conditions") / "data")
     policy = policy_at(place / "policy.toml")
     with (
-        Session(policy, "default", None) as duckdb,
-        Session(policy, "default", None, engine="python") as oracle,
+        Session(Database(policy), "default", None) as duckdb,
+        Session(Database(policy, engine="python"), "default", None) as oracle,
     ):
         yield duckdb, oracle
 
@@ -47,7 +48,9 @@ def written(kind: str, size: int, query: str) -> str:
 def test_long_conditions_are_answered_in_time(tmp_path: Path, kind: str):
     """On files, where each part clamps its column: nothing is kept of them yet."""
     text = written(kind, 1_000, RAW)
-    with Session(policy_at(samples(tmp_path / "data") / "policy.toml"), "default", None) as own:
+    with Session(
+        Database(policy_at(samples(tmp_path / "data") / "policy.toml")), "default", None
+    ) as own:
         own._plan(Source(text))  # planning has its own test
         began = time.process_time()
         own.sql(text)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
+from dpquery.database import Database
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.policy.model import Price
 from dpquery.session import Session
@@ -42,7 +43,7 @@ MEMORY = 2 * 1024 * 1024
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     place = samples(tmp_path_factory.mktemp("planning") / "data")
-    with Session(policy_at(place / "policy.toml"), "default", None) as opened:
+    with Session(Database(policy_at(place / "policy.toml")), "default", None) as opened:
         yield opened
 
 
@@ -53,7 +54,7 @@ def relating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     paths = {table: save([], [], SCHEMA, place / table, order) for table in TABLES}
     policy = policy_over(paths, place, Neighbours.ADD_REMOVE)
     price = Price(PRICE.epsilon, PRICE.delta)
-    with Session(replace(policy, price=price), "default", None) as opened:
+    with Session(Database(replace(policy, price=price)), "default", None) as opened:
         yield opened
 
 

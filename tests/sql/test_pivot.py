@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpquery.database import Database
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from tests.corpus.runs import policy_at
@@ -58,7 +59,7 @@ ONE = "PIVOT staff ON dept USING DP_AVG(salary, eps=0.5) GROUP BY remote"
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     policy = sample_policy(tmp_path_factory.mktemp("pivot"), "epsilon = 9e9\ndelta = 1e-3")
-    with Session(policy_at(policy), "default", None) as opened:
+    with Session(Database(policy_at(policy)), "default", None) as opened:
         yield opened
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from dpquery.answer import Answer
+from dpquery.database import Database
 from dpquery.policy.load import load_policy
 from dpquery.session import Session
 from tests.corpus import runs
@@ -29,7 +30,7 @@ class Place:
 
     def ask(self, question: Question) -> Answer:
         """Ask under a large epsilon and a new ledger, in memory."""
-        with Session(runs.policy_at(self.policy), "default", None) as session:
+        with Session(Database(runs.policy_at(self.policy)), "default", None) as session:
             return session.sql(question.sql, eps=EPSILON, delta=DELTA)
 
     def exact(self, sql: str) -> list[tuple]:

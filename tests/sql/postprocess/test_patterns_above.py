@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dpquery.database import Database
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from tests.corpus.runs import policy_at, samples
@@ -32,7 +33,7 @@ READ = ["'e'", "'[(]'", "dept", "dept || '('", "CASE WHEN n > n THEN dept ELSE '
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     place = samples(tmp_path_factory.mktemp("patterns") / "data")
-    with Session(policy_at(place / "policy.toml"), "default", None) as opened:
+    with Session(Database(policy_at(place / "policy.toml")), "default", None) as opened:
         yield opened
 
 

@@ -1,0 +1,105 @@
+"""What a process that reads private rows may do: limits of resources, and Linux's Landlock.
+
+The engine keeps to the policy's files by itself. This is the wall behind it: whatever a fault
+in a parser or a library lets a statement do, the process reaches no other file, and no network
+that the policy does not name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+"""Numbers of system calls, the same on every machine."""
+_VERSION, _BENEATH, _NO_NEW_PRIVILEGES = 1, 1, 38
+_READ = 1 << 2 | 1 << 3
+"""To read files and to list folders."""
+_WRITE = 1 << 1 | 1 << 5 | 1 << 8
+"""To write files, to make them and to remove them: a ledger has files beside it."""
+_TRUNCATE, _TRUNCATE_SINCE = 1 << 14, 3
+_ALL = (1 << 13) - 1
+"""Every right of the first version."""
+_TCP, _TCP_SINCE = 1 | 2, 4
+_SYSTEM = ("/etc", "/lib", "/lib64", "/proc", "/sys", "/usr", "/dev")
+FILES = 1024
+"""Files that may be open at once."""
+
+
+def limit(memory: int) -> None:
+    """Bound what this process takes: bytes of addresses, open files, no core dumps."""
+    for what, most in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_NOFILE, FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (soft, soft))
+
+
+def limit_processor(seconds: float) -> None:
+    """Have the system end this process once it has worked so much longer."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+
+
+def confine(readable: Iterable[Path], writable: Iterable[Path], *, network: bool) -> bool:
+    """Shut out all other files, and the network unless it is needed; for good.
+
+    Args:
+        readable: files, and folders with all that is in them.
+        writable: folders in which files are written.
+        network: whether connections may be made.
+
+    Returns:
+        Whether the system can; where it cannot, nothing is shut out.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(_CREATE, None, 0, _VERSION)
+    if version < 1:
+        return False
+    truncate = _TRUNCATE if version >= _TRUNCATE_SINCE else 0
+    tcp = 0 if network or version < _TCP_SINCE else _TCP
+    handled = struct.pack("QQ", _ALL | truncate, tcp)[: 16 if version >= _TCP_SINCE else 8]
+    rules = libc.syscall(_CREATE, handled, len(handled), 0)
+    if rules < 0:
+        return False
+    try:
+        for path in {*map(Path, _SYSTEM), *_python(), *readable}:
+            _allow(libc, rules, path, _READ)
+        for path in writable:
+            _allow(libc, rules, path, _READ | _WRITE | truncate)
+        _allow(libc, rules, Path(os.devnull), _READ | 1 << 1 | truncate)
+        shut = libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
+        return shut and bool(libc.syscall(_RESTRICT, rules, 0) == 0)
+    finally:
+        os.close(rules)
+
+
+def _python() -> set[Path]:
+    """Return where modules are that may still be imported."""
+    found = {*sys.path, *sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}
+    return {Path(path) for path in found if path and os.path.isdir(path)}
+
+
+def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
+    """Allow what is done with a path; of a file, what can be done with files."""
+    with suppress(FileNotFoundError):
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not path.is_dir():
+                rights &= 1 << 1 | 1 << 2 | _TRUNCATE
+            beneath = struct.pack("=Qi", rights, place)
+            if libc.syscall(_ADD, rules, _BENEATH, beneath, 0) != 0:
+                raise OSError(ctypes.get_errno(), f"{path} cannot be allowed")
+        finally:
+            os.close(place)

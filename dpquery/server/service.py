@@ -1,0 +1,225 @@
+"""What every door of the server does: let analysts in, and have their statements answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpquery.errors import DPQueryError
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import Policy
+from dpquery.server.frames import Fault, Reply, Request
+from dpquery.server.pool import Pool, Ticket, WorkerSettings
+from dpquery.server.scram import Verifier
+from dpquery.server.users import User, Users
+
+LOGIN_SECONDS = 30
+"""How long a login may take."""
+PAUSE = 1.0
+"""Seconds until a wrong password is told of."""
+MOST_WRONG = 10
+"""Wrong passwords in a row, of one name from one place, until a pause of a minute."""
+LOCKED = 60.0
+SLOWER = 30.0
+"""Seconds beyond the policy's limit of a scan that a statement may take in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a server is run."""
+
+    policy: Path
+    workers: int = 2
+    memory: int = 6 << 30
+    """Bytes of addresses of one worker."""
+    connections: int = 2000
+    """At all doors together."""
+    statements: int = 100
+    """That may wait or run at once."""
+
+
+@dataclass(slots=True)
+class Client:
+    """Somebody who has logged in, at one connection."""
+
+    name: str
+    owner: bool = False
+    door: str = ""
+    session: str | None = None
+    """What their session came to; the workers alone read it."""
+    refresh: bool = False
+    """Whether each statement is asked anew."""
+
+
+@dataclass(slots=True)
+class _Wrong:
+    count: int = 0
+    until: float = 0.0
+
+
+class Service:
+    """One policy, served."""
+
+    def __init__(self, settings: Settings, log: Callable[[str], None] | None = None) -> None:
+        self.settings = settings
+        self.policy: Policy = load_policy(settings.policy)
+        self._users = Users.beside(settings.policy)
+        self.metrics: Counter[tuple[str, str]] = Counter()
+        """How often something happened, and how it ended."""
+        self._log = log or _to_standard_error
+        self._pool = self._new_pool()
+        self._wrong: dict[tuple[str, str], _Wrong] = {}
+        self._secret = secrets.token_bytes(32)
+        self._running = 0
+        self.clients = 0
+        """Connections that are open."""
+
+    @property
+    def users(self) -> Users:
+        """Who may log in: as the file says now, or as it said while it was in order."""
+        if self._users.outdated():
+            try:
+                self._users = Users.beside(self.settings.policy)
+            except DPQueryError as error:
+                self.log("users refused", reason=str(error))
+        return self._users
+
+    def _new_pool(self) -> Pool:
+        seconds = self.policy.limits.seconds + SLOWER
+        told = WorkerSettings(str(self.settings.policy), seconds, self.settings.memory)
+        return Pool(told, self.settings.workers, lambda what: self.log("worker", what=what))
+
+    async def start(self) -> Fault | None:
+        """Start the workers; return why they cannot be."""
+        fault = await self._pool.start()
+        if fault is None:
+            self.log("started", policy=self.settings.policy.name, confined=self._pool.confined)
+        return fault
+
+    async def reload(self) -> None:
+        """Read the policy anew; one that cannot be served leaves the old one in force."""
+        try:
+            policy = load_policy(self.settings.policy)
+        except DPQueryError as error:
+            self.log("reload refused", reason=str(error))
+            return
+        old_policy, self.policy = self.policy, policy
+        pool = self._new_pool()
+        fault = await pool.start()
+        if fault is not None:
+            self.policy = old_policy
+            await pool.close()
+            self.log("reload refused", reason=fault.text)
+            return
+        old, self._pool = self._pool, pool
+        self.log("reloaded", policy=self.settings.policy.name)
+        await old.retire()
+
+    async def close(self) -> None:
+        """End the workers."""
+        await self._pool.close()
+        self.log("stopped")
+
+    # Logins: a name that nobody has is asked for a password like any other.
+
+    def verifier(self, name: str) -> Verifier:
+        """Return what a login is held against."""
+        user = self.users.known.get(name)
+        return Verifier.of_nobody(name, self._secret) if user is None else user.verifier
+
+    def require_unlocked(self, name: str, place: str) -> bool:
+        """Return whether a name may try to log in from a place."""
+        wrong = self._wrong.get((name, place))
+        return wrong is None or wrong.until <= time.monotonic()
+
+    async def refused(self, name: str, place: str) -> None:
+        """Count a wrong password, and take time over it."""
+        if len(self._wrong) > self.settings.connections:
+            self._wrong.clear()
+        wrong = self._wrong.setdefault((name, place), _Wrong())
+        wrong.count += 1
+        if wrong.count % MOST_WRONG == 0:
+            wrong.until = time.monotonic() + LOCKED
+        self.metrics["login", "refused"] += 1
+        self.log("login refused", name=name[:64], place=place)
+        await asyncio.sleep(PAUSE)
+
+    def admitted(self, name: str, place: str, door: str) -> Client | None:
+        """Let somebody in whose password was right; None where they are no user any more."""
+        user: User | None = self.users.known.get(name)
+        if user is None:
+            return None
+        self._wrong.pop((name, place), None)
+        self.metrics["login", "admitted"] += 1
+        self.log("login", name=name, place=place, door=door)
+        return Client(name, user.owner, door)
+
+    # Statements.
+
+    async def ask(
+        self,
+        client: Client,
+        do: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        whole: bool = False,
+        ticket: Ticket | None = None,
+    ) -> Reply:
+        """Have something done for a client; whatever happens, a reply comes.
+
+        Args:
+            client: who asks; what their session comes to is kept there.
+            do: one of `worker.CALLS`.
+            arguments: what the call takes.
+            whole: whether the value is wanted as `wire` writes it, in place of its rows.
+            ticket: by which it can be stopped.
+        """
+        if client.name not in self.users.known:
+            return _refusal("28000", "this user was removed")
+        if self._running >= self.settings.statements:
+            return _refusal("53300", "too many statements wait; ask again later")
+        self._running += 1
+        began = time.monotonic()
+        try:
+            request = Request(do, client.name, client.session, arguments, whole)
+            reply = await self._pool.ask(request, ticket)
+        finally:
+            self._running -= 1
+        if reply.session is not None:
+            client.session = reply.session
+        await self._leave(began)
+        self.metrics[do, reply.ended] += 1
+        fault = reply.fault.code if reply.fault else None
+        who = {"name": client.name, "door": client.door}
+        self.log("statement", **who, do=do, ended=reply.ended, code=fault)
+        return reply
+
+    async def _leave(self, began: float) -> None:
+        """Have replies leave on a grid of times, where the policy has one."""
+        step = self.policy.limits.answer_times
+        if step is not None:
+            taken = time.monotonic() - began
+            await asyncio.sleep(float(-taken % step))
+
+    def log(self, event: str, **facts: object) -> None:
+        """Write a line of the log: it tells of no data and of no statement."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._log(json.dumps({"at": at, "event": event, **facts}))
+
+
+def _refusal(sqlstate: str, text: str) -> Reply:
+    return Reply("refused", fault=Fault("", sqlstate, text, text))
+
+
+def _to_standard_error(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

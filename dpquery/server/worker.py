@@ -1,0 +1,205 @@
+"""A process that answers statements: the only one of a server that reads private files.
+
+It has one database and no memory of its analysts: each request brings what its session came
+to, so any worker can answer any of them, and one that dies takes nothing along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from dpquery.answer import Answer
+from dpquery.connecting import analyst_of
+from dpquery.core.source import Source
+from dpquery.database import Database
+from dpquery.errors import Diagnostic, DPQueryError, PolicyInvalid, SessionUnusable
+from dpquery.plan.explain import Explanation
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import DatabaseTable, External, Files, Policy
+from dpquery.server.frames import Fault, Reply, Request, packed, read_frame, request_of
+from dpquery.server.notices import notices_of
+from dpquery.server.sandbox import confine, limit, limit_processor
+from dpquery.server.wire import arrow_bytes, dumps, loads
+from dpquery.session import Session
+from dpquery.sql.parse.literals import Values, with_values
+
+Arguments = Mapping[str, Any]
+
+
+def _sql(session: Session, given: Arguments) -> Answer:
+    text = _written(given)
+    refresh = bool(given.get("refresh", False))
+    return session.sql(text, refresh=refresh, eps=given.get("eps"), delta=given.get("delta"))
+
+
+def _written(given: Arguments) -> str:
+    """Return the text of a statement, its values written for their marks."""
+    text, values = given["text"], given.get("values")
+    if values is None:
+        return str(text)
+    read: Values = loads(values.encode())
+    return with_values(Source(text), read).text
+
+
+CALLS: dict[str, Callable[[Session, Arguments], object]] = {
+    "sql": _sql,
+    "explain": lambda session, given: session.explain(
+        _written(given), eps=given.get("eps"), delta=given.get("delta")
+    ),
+    "columns": lambda session, given: session.columns(_written(given)),
+    "budget": lambda session, _: session.budget,
+    "ledger": lambda session, _: session.ledger(),
+    "losses": lambda session, given: session.losses(given.get("text")),
+    "tables": lambda session, _: session.tables(),
+    "describe": lambda session, given: session.describe(given["name"]),
+    "begin": lambda _, __: None,
+}
+"""What can be asked of a worker."""
+
+
+class Worker:
+    """Answers requests, one after another."""
+
+    def __init__(self, database: Database, seconds: float) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._busy = False
+
+    def serve(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        """Answer what comes in until nothing more does."""
+        signal.signal(signal.SIGINT, self._stop)
+        while (frame := read_frame(requests)) is not None:
+            replies.write(packed(self.answer(request_of(frame[0]))))
+            replies.flush()
+
+    def _stop(self, *_: object) -> None:
+        """Break off what is being done; between two requests there is nothing to stop."""
+        if self._busy:
+            self._busy = False
+            raise KeyboardInterrupt
+
+    def answer(self, request: Request) -> Reply:
+        """Do what is asked, and say how it ended."""
+        limit_processor(self._seconds * (os.cpu_count() or 1))
+        session: Session | None = None
+        try:
+            try:
+                self._busy = True
+                session = self._session(request)
+                given = request.arguments or {}
+                reply = _answered(CALLS[request.do](session, given), request)
+            finally:
+                self._busy = False
+        except KeyboardInterrupt as stop:
+            said = str(stop) or "stopped; nothing was charged"
+            reply = Reply("stopped", fault=Fault("", "57014", said, said))
+        except DPQueryError as error:
+            reply = self._refused(error, request)
+        if session is None:
+            return reply
+        return replace(reply, session=dumps(session.conversation).decode())
+
+    def _session(self, request: Request) -> Session:
+        earlier = None if request.session is None else loads(request.session.encode())
+        analyst = analyst_of(self._database.policy, request.analyst)
+        return Session(self._database, analyst, None, lent=True, earlier=earlier)
+
+    def _refused(self, error: DPQueryError, request: Request) -> Reply:
+        """Tell of an error; of files, which only the owner can mend, it tells them alone."""
+        if isinstance(error, PolicyInvalid):
+            error = _unavailable(self._database.log.note(error))
+        found, span = error.diagnostic, error.span
+        fault = Fault(
+            error.code,
+            error.sqlstate,
+            found.title,
+            str(error),
+            None if span is None else span.start,
+            " ".join(found.why),
+            "\n".join(found.remedy),
+            error.budget,
+        )
+        body = dumps(error) if request.whole else b""
+        return Reply("refused", fault=fault, body=body)
+
+
+def _unavailable(reference: str) -> DPQueryError:
+    why = "its policy or its ledger needs mending, which the data owner can do."
+    remedy = f"ask the data owner, with reference {reference}"
+    title = "the server cannot answer now"
+    return SessionUnusable(Diagnostic("DPQ806", title, why=(why,), remedy=(remedy,)))
+
+
+def _answered(value: object, request: Request) -> Reply:
+    if request.whole:
+        return Reply("answered", body=dumps(value))
+    if isinstance(value, Explanation):
+        value = Answer(pa.table({"explanation": str(value).split("\n")}), value.charge)
+    if isinstance(value, Answer):
+        body = arrow_bytes(value.table)
+        return Reply("answered", tag="SELECT", notices=notices_of(value), body=body)
+    if isinstance(value, pa.Schema):
+        return Reply("answered", body=arrow_bytes(value.empty_table()))
+    return Reply("answered")
+
+
+def readable(policy: Policy) -> set[Path]:
+    """Return the folders of a policy's files: a file that is replaced has the same folder."""
+    sources = [one.source for table in policy.tables.values() for one in table.way]
+    places: set[Path] = set()
+    for source in sources:
+        match source:
+            case Files(paths):
+                places.update(path.parent for path in paths)
+            case DatabaseTable(database):
+                places.add(database.parent)
+            case External(place=place) if "://" not in place:
+                places.add(Path(place))
+                places.add(Path(place).parent)
+    return places
+
+
+def writable(policy: Policy) -> set[Path]:
+    """Return the folders of the ledger, of its mark, and of the log of faults."""
+    ledger = policy.ledger
+    return {path.parent for path in (ledger.path, ledger.high_water, ledger.faults) if path}
+
+
+def networked(policy: Policy) -> bool:
+    """Return whether the policy names something on another machine."""
+    sources = [one.source for table in policy.tables.values() for one in table.way]
+    remote = any("://" in one.place for one in sources if isinstance(one, External))
+    return remote or policy.ledger.server is not None
+
+
+def main() -> None:
+    """Answer the requests of the server that has started this process."""
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is no reply
+    settings = json.loads(sys.argv[1])
+    try:
+        policy = load_policy(Path(settings["policy"]))
+        limit(settings["memory"])
+        database = Database(policy)
+        confined = confine(readable(policy), writable(policy), network=networked(policy))
+        begun = Reply("answered", tag="confined" if confined else "not confined")
+    except DPQueryError as error:
+        fault = Fault(error.code, error.sqlstate, error.diagnostic.title, str(error))
+        begun = Reply("failed", fault=fault)
+    replies.write(packed(begun))
+    replies.flush()
+    if begun.fault is None:
+        Worker(database, settings["seconds"]).serve(requests, replies)
+
+
+if __name__ == "__main__":
+    main()
