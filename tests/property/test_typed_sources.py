@@ -300,7 +300,8 @@ def require_same(
 @given(case=cases())
 def test_rows_of_every_type_are_read_alike_from_each_source(source, case):
     third = [*SOURCES].index(source) % 3
-    require_same(case, [source], range(third, len(QUERIES), 3))
+    asked = {1, *range(third, len(QUERIES), 3)}  # texts are grouped from each
+    require_same(case, [source], sorted(asked))
 
 
 @pytest.mark.slow
