@@ -25,8 +25,16 @@ from dpquery.errors import DPQueryError, internal
 
 _HOMES = ("answer", "core", "errors", "functions", "ir", "mechanisms", "plan", "session", "sql")
 """The modules of ours whose classes can be sent."""
+
+
+def _fraction(text: str) -> Fraction:
+    """Read a fraction as `str` writes it: an exponent could stand for any number of digits."""
+    above, _, below = text.partition("/")
+    return Fraction(int(above), int(below or 1))
+
+
 _PLAIN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "fraction": (Fraction, str, Fraction),
+    "fraction": (Fraction, str, _fraction),
     "decimal": (Decimal, str, Decimal),
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),

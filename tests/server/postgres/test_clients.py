@@ -21,6 +21,7 @@ from dpquery.server.wire import dumps, loads
 from tests.server.postgres.served import ALICE, BOB, KINDS, Served
 
 GROUPS = "SELECT dept, DP_COUNT(*, eps=0.5) AS n FROM staff GROUP BY dept ORDER BY dept"
+HUGE = '[{"fraction": "1e999999999"}]'
 DEPTS = ["eng", "hr", "legal", "ops", "sales"]
 MONTHS = (
     'SELECT date_trunc(\'month\', "hired") AS "m", COUNT(*) AS "n" FROM "public"."staff" '
@@ -344,6 +345,7 @@ def test_calls_of_our_own_bring_the_whole_answer(client: psycopg.Connection):
         '{"do": "sql", "arguments": {"text": 1}}',
         '{"do": "sql", "arguments": {"text": "x", "path": "/"}}',
         '{"do": "sql", "arguments": {"text": "x", "values": "1"}}', "[" * 2000,
+        json.dumps({"do": "sql", "arguments": {"text": "x", "values": HUGE}}),
         '{"do": "describe", "arguments": {}}', '{"do": "budget", "arguments": [1]}',
     ],
 )  # fmt: skip
