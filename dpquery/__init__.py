@@ -23,6 +23,7 @@ from dpquery.errors import (
     QueryRefused,
     RuleRefused,
     ScanFailed,
+    ServerUnusable,
     SessionUnusable,
     SyntaxRefused,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "QueryRefused",
     "RuleRefused",
     "ScanFailed",
+    "ServerUnusable",
     "Session",
     "SessionUnusable",
     "SyntaxRefused",
