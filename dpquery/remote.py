@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from dpquery.answer import Answer
 from dpquery.budget.prices import read_price
 from dpquery.builder import Query
+from dpquery.core.privacy import exact_number
 from dpquery.core.source import Source
 from dpquery.errors import DPQueryError, QueryRefused, unusable
 from dpquery.link import Link, misread, unfit
@@ -192,17 +193,17 @@ class RemoteSession:
             return Source(text)
         raise self._told(no_statement(text), Source(""))
 
-    def _price(self, source: Source, eps: object, delta: object) -> dict[str, tuple[int, int]]:
-        """Read what a statement may spend; numbers are sent exactly."""
-        stated = {"eps": eps, "delta": delta}
-        try:
-            return {
-                name: read_price(name, value).as_integer_ratio()
-                for name, value in stated.items()
-                if value is not None
-            }
-        except QueryRefused as refused:
-            raise self._told(refused, source) from None
+    def _price(self, source: Source, eps: object, delta: object) -> dict[str, str]:
+        """Return what a statement may spend as it is sent: the server reads it exactly."""
+        given = {"eps": eps, "delta": delta}
+        sent = {name: str(value) for name, value in given.items() if value is not None}
+        for name, text in sent.items():
+            if _is_number(text) and not _is_number(given[name]):  # it only looks like one
+                try:
+                    read_price(name, given[name])
+                except QueryRefused as refused:
+                    raise self._told(refused, source) from None
+        return sent
 
     def _told(self, refused: QueryRefused, source: Source) -> QueryRefused:
         """Add to a refusal the text that it is about, and the balance."""
@@ -253,6 +254,14 @@ class RemoteSession:
         with self._lock:
             self.require_usable()
             yield
+
+
+def _is_number(value: object) -> bool:
+    try:
+        exact_number(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _late(value: object) -> str:

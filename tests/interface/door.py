@@ -47,7 +47,7 @@ class Door:
         self.service = service or Service(Settings(policy, workers=1), lambda _: None)
         self.name = name
         self._tickets: dict[tuple[int, int], Ticket] = {}
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -79,9 +79,12 @@ class Door:
         self.run(self._hang_up())
 
     async def _hang_up(self) -> None:
-        for writer in list(self._open):
+        talks = [task for task in self._open.values() if task is not None]
+        for talk in talks:
+            talk.cancel()
+        for writer in self._open:
             writer.transport.abort()
-        await asyncio.sleep(0.05)
+        await asyncio.gather(*talks, return_exceptions=True)
 
     def away(self) -> None:
         """Listen no more, and break every connection."""
@@ -99,13 +102,13 @@ class Door:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
+        self._open[writer] = asyncio.current_task()
         try:
             await Talk(self, reader, writer).hold()
         except (Hung, ConnectionError, asyncio.IncompleteReadError):
             writer.transport.abort()
         finally:
-            self._open.discard(writer)
+            del self._open[writer]
             writer.close()
 
     def begun(self, key: tuple[int, int]) -> Ticket:
