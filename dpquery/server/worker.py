@@ -27,7 +27,15 @@ from dpquery.errors import Diagnostic, DPQueryError, PolicyInvalid, SessionUnusa
 from dpquery.plan.explain import Explanation
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import DatabaseTable, External, Files, Policy
-from dpquery.server.frames import Fault, Reply, Request, packed, read_frame, request_of
+from dpquery.server.frames import (
+    Fault,
+    Reply,
+    Request,
+    fault_of,
+    packed,
+    read_frame,
+    request_of,
+)
 from dpquery.server.notices import notices_of
 from dpquery.server.sandbox import confine, limit, limit_processor
 from dpquery.session import Session
@@ -129,19 +137,8 @@ class Worker:
         """Tell of an error; of files, which only the owner can mend, it tells them alone."""
         if isinstance(error, PolicyInvalid):
             error = _unavailable(self._database.log.note(error))
-        found, span = error.diagnostic, error.span
-        fault = Fault(
-            error.code,
-            error.sqlstate,
-            found.title,
-            str(error),
-            None if span is None else span.start,
-            " ".join(found.why),
-            "\n".join(found.remedy),
-            error.budget,
-        )
         body = dumps(error) if request.whole else b""
-        return Reply("refused", fault=fault, body=body)
+        return Reply("refused", fault=fault_of(error), body=body)
 
 
 def _unavailable(reference: str) -> DPQueryError:

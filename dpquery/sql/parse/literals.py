@@ -380,7 +380,7 @@ def with_values(source: Source, values: Values) -> Source:
 
 
 def _marks(source: Source) -> Iterator[_Mark]:
-    tokens = _tokens(source)
+    tokens = tokens_of(source)
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         sign = Span(token.start, token.start + 1)
         if token.token_type in _POSITIONAL:
@@ -391,7 +391,7 @@ def _marks(source: Source) -> Iterator[_Mark]:
                 yield _Mark(Span(token.start, following.end + 1), name)
 
 
-def _tokens(source: Source) -> list[Token]:
+def tokens_of(source: Source) -> list[Token]:
     """Return the words of a text; EXPLAIN is left out, or what follows would be one word."""
     if len(source.text) > MAX_BYTES:
         return []
