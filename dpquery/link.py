@@ -95,8 +95,12 @@ class Link:
         """Whether a statement can be sent: a connection that was idle may be found broken."""
         if self._connection is None:
             return False
+        pgconn = self._connection.pgconn
         try:
-            self._connection.pgconn.consume_input()
+            with selectors.DefaultSelector() as ready:
+                ready.register(pgconn.socket, selectors.EVENT_READ)
+                while ready.select(0):  # last words may stand before the end
+                    pgconn.consume_input()
         except self._driver.Error:
             self.close()
             return False

@@ -22,6 +22,7 @@ from dpquery import link
 from dpquery.answer import Answer
 from dpquery.errors import DPQueryError, PolicyInvalid, ScanFailed, ServerUnusable
 from dpquery.remote import AnySession, RemoteSession
+from dpquery.server.postgres import settings
 from tests.corpus.runs import REFUSED
 from tests.interface.conftest import samples_of
 from tests.interface.door import PASSWORD, Door
@@ -36,9 +37,8 @@ COUNT = "SELECT DP_COUNT(*, eps=0.25) AS n FROM staff"
 @pytest.fixture(autouse=True)
 def _whole(door: Door) -> Iterator[None]:
     """Undo what a test does to the server."""
-    version = door.version
     yield
-    door.version, door.breaks, door.body = version, "", None
+    door.service.breaks, door.service.body, door.service.deaf = "", None, False
 
 
 @pytest.fixture
@@ -301,8 +301,8 @@ def test_a_url_that_cannot_be_read_is_not_repeated(url: str):
     assert "secret" not in str(caught.value)
 
 
-def test_a_server_of_another_version_is_named(door: Door):
-    door.version = "15.0 (dpquery 9.9.9)"
+def test_a_server_of_another_version_is_named(door: Door, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(settings._FIXED, "server_version", "15.0 (dpquery 9.9.9)")
     error = unusable(door.url)
     assert error.code == "DPQ810"
     assert f"has dpquery 9.9.9, and this is {dpquery.__version__}" in str(error)
@@ -310,7 +310,7 @@ def test_a_server_of_another_version_is_named(door: Door):
 
 
 def test_a_server_that_speaks_in_tongues_is_named(door: Door, far: RemoteSession):
-    door.body = b"[1, 2"
+    door.service.body = b"[1, 2"
     with pytest.raises(ServerUnusable, match="does not read"):
         far.sql(COUNT)
 
@@ -352,19 +352,19 @@ def test_a_statement_that_was_under_way_is_not_sent_again(
     door: Door, far: RemoteSession, when: str, charged: int
 ):
     before = len(far.ledger())
-    door.calls.clear()
-    door.breaks = when
+    door.service.calls.clear()
+    door.service.breaks = when
     error = refused(far, COUNT, refresh=True)
     assert isinstance(error, ScanFailed)
     assert (error.code, error.sqlstate, error.exit_code) == ("DPQ703", "08006", 4)
     assert "the connection to the server broke off" in str(error)
     assert "try: SHOW LEDGER" in str(error)
-    assert len(door.calls) == 1
+    assert door.service.calls == ["sql"]
     assert len(far.sql("SHOW LEDGER")) == before + charged
 
 
 def test_what_costs_nothing_says_so_when_it_breaks(door: Door, far: RemoteSession):
-    door.breaks = "after"
+    door.service.breaks = "after"
     with pytest.raises(ServerUnusable, match="nothing was charged"):
         far.tables()
     assert far.tables().rows
@@ -421,34 +421,20 @@ def test_ctrl_c_stops_the_server_which_says_what_stays_spent(tmp_path: Path):
         door.close()
 
 
-class Deaf:
-    """A service that answers nothing, not even that it stops."""
-
-    def __init__(self, of: object) -> None:
-        self.verifier, self.admitted = of.verifier, of.admitted  # type: ignore[attr-defined]
-        self.asked = False
-
-    async def ask(self, *_: object, **__: object) -> None:
-        import asyncio
-
-        self.asked = True
-        await asyncio.sleep(3600)
-
-
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_server_that_does_not_stop_is_left(
     door: Door, monkeypatch: pytest.MonkeyPatch, times: int
 ):
     monkeypatch.setattr(link, "GRACE", 0.2 if times == 1 else 60)
-    deaf = Deaf(door.service)
-    monkeypatch.setattr(door, "service", deaf)
+    door.service.deaf = True
+    door.service.calls.clear()
     with dpquery.connect(door.url) as session:
         with (
             pytest.raises(KeyboardInterrupt, match="has not said what was spent: SHOW LEDGER"),
-            ctrl_c(lambda: deaf.asked, times),
+            ctrl_c(lambda: door.service.calls, times),
         ):
             session.sql(COUNT)
-        monkeypatch.undo()
+        door.service.deaf = False
         assert session.sql("SHOW TABLES").rows
 
 
