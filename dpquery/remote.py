@@ -21,6 +21,7 @@ from dpquery.errors import DPQueryError, QueryRefused, unusable
 from dpquery.link import Link, misread, unfit
 from dpquery.plan.explain import Explanation
 from dpquery.sql.commands import Create, Drop, Set, read_aside
+from dpquery.sql.parse.guards import MAX_BYTES, check_text
 from dpquery.sql.parse.literals import no_statement, require_name
 from dpquery.wire import loads
 
@@ -189,9 +190,15 @@ class RemoteSession:
     # refused here, and in the same words.
 
     def _source(self, text: str) -> Source:
-        if isinstance(text, str):
-            return Source(text)
-        raise self._told(no_statement(text), Source(""))
+        if not isinstance(text, str):
+            raise self._told(no_statement(text), Source(""))
+        source = Source(text)
+        if len(text) > MAX_BYTES:  # a server reads no message of any length
+            try:
+                check_text(source)
+            except QueryRefused as refused:
+                raise self._told(refused, source) from None
+        return source
 
     def _price(self, source: Source, eps: object, delta: object) -> dict[str, str]:
         """Return what a statement may spend as it is sent: the server reads it exactly."""

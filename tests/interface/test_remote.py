@@ -155,7 +155,15 @@ def test_the_dbapi_asks_a_server(door: Door):
 
 def test_refusals_are_the_same_text_for_text(near: dpquery.Session, far: RemoteSession):
     texts = [case.query for case in REFUSED[::12]]
-    texts += ["", "\0", "\ud800 é 'x\\", "SELECT DP_COUNT(*, eps=999) FROM staff"]
+    texts += [
+        f"SELECT {'x, ' * 400_000}",
+        f"SELECT '{'é' * 40_000}'",
+        "?",
+        "$1 :a",
+        "\0",
+        "\ud800 é 'x\\",
+        "SELECT DP_COUNT(*, eps=999) FROM staff",
+    ]
     for text in texts:
         here, there = refused(near, text), refused(far, text)
         assert (type(there), there.code, there.span) == (type(here), here.code, here.span)
