@@ -146,7 +146,7 @@ class Link:
                 "DPQ809",
                 f"the server at {self.place} does not take this password of {who}",
                 "it tells the same of a name that it does not know.",
-                "ask the data owner, who gives passwords: dpquery user passwd",
+                "ask the data owner, who gives another: dpquery user passwd POLICY NAME",
                 sqlstate="28P01",
             )
         return unusable(
