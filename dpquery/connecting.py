@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.core.privacy import Loss
-from dpquery.database import Database
 from dpquery.errors import listed, nearest, shown
 from dpquery.link import SCHEMES, unfit
 from dpquery.policy.adhoc import Paths, Rows, adhoc_policy, read_argument, unsuited
@@ -20,7 +19,6 @@ from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
 from dpquery.remote import AnySession, RemoteSession
-from dpquery.session import Session
 
 DEFAULT_ANALYST = "default"
 
@@ -87,6 +85,9 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     if password is not None:
         why = "what is asked here is read by this process, as whoever started it."
         raise unfit("password= is for a server", why, "leave it out")
+    from dpquery.database import Database  # loads the engine, which no client of a server needs
+    from dpquery.session import Session
+
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml":
         _nothing_of(own)
         policy = load_policy(Path(source))

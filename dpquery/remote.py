@@ -14,25 +14,30 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dpquery.answer import Answer
 from dpquery.budget.prices import read_price
-from dpquery.builder import Query
 from dpquery.core.privacy import exact_number
 from dpquery.core.source import Source
 from dpquery.errors import DPQueryError, QueryRefused, unusable
 from dpquery.link import Link, misread, unfit
-from dpquery.plan.explain import Explanation
-from dpquery.sql.commands import Create, Drop, Set, read_aside
-from dpquery.sql.parse.guards import MAX_BYTES, check_text
-from dpquery.sql.parse.literals import no_statement, require_name
 from dpquery.wire import loads
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpquery.builder import Query
+    from dpquery.plan.explain import Explanation
     from dpquery.session import Budget, Session
 
 
 AnySession: TypeAlias = "Session | RemoteSession"
 """What the shell, the DB-API and the builder ask."""
+
+
+LONG = 1 << 16
+"""Characters of a text that is too long for a statement: a server may not read the message."""
+_SAYING = (("setting",), ("view",))
+"""The columns of what is answered to a statement that changes the session."""
+
+# A query loads neither engine nor parser here: they would take longer than its answer.
 
 
 class RemoteSession:
@@ -79,7 +84,8 @@ class RemoteSession:
             source = self._source(text)
             given = self._price(source, eps, delta)
             answer: Answer = self._call("sql", text=text, refresh=bool(refresh), **given)
-            self._remember(source)
+            if answer.columns in _SAYING:
+                self._remember(source)
             return answer
 
     def explain(self, text: str, *, eps: object = None, delta: object = None) -> Explanation:
@@ -135,7 +141,7 @@ class RemoteSession:
             NameRefused: DPQ201 there is none, DPQ805 the name is no text.
         """
         with self._usable():
-            require_name(name, "session.describe('staff')")
+            _require_name(name, "session.describe('staff')")
             return self._answer("describe", name=name)
 
     def table(self, name: str) -> Query:
@@ -145,7 +151,9 @@ class RemoteSession:
             NameRefused: DPQ201, DPQ805 as `describe`.
         """
         with self._usable():
-            require_name(name, "session.table('staff')")
+            from dpquery.builder import Query
+
+            _require_name(name, "session.table('staff')")
             self._answer("describe", name=name)
             return Query(self, name)
 
@@ -191,9 +199,13 @@ class RemoteSession:
 
     def _source(self, text: str) -> Source:
         if not isinstance(text, str):
+            from dpquery.sql.parse.literals import no_statement
+
             raise self._told(no_statement(text), Source(""))
         source = Source(text)
-        if len(text) > MAX_BYTES:  # a server reads no message of any length
+        if len(text) > LONG:
+            from dpquery.sql.parse.guards import check_text
+
             try:
                 check_text(source)
             except QueryRefused as refused:
@@ -247,6 +259,8 @@ class RemoteSession:
 
     def _remember(self, source: Source) -> None:
         """Keep what a new connection needs to go on: a price of statements, and views."""
+        from dpquery.sql.commands import Create, Drop, Set, read_aside
+
         match read_aside(source):
             case Set(name):
                 self._chosen[f"dp.{name}"] = source.text
@@ -261,6 +275,13 @@ class RemoteSession:
         with self._lock:
             self.require_usable()
             yield
+
+
+def _require_name(name: object, remedy: str) -> None:
+    if not isinstance(name, str):
+        from dpquery.sql.parse.literals import require_name
+
+        require_name(name, remedy)
 
 
 def _is_number(value: object) -> bool:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpquery.policy.sources.files import copy_samples
 from dpquery.server.frames import Reply
 from dpquery.server.postgres.door import PostgresDoor
 from dpquery.server.service import Client, Service, Settings
@@ -54,6 +56,16 @@ class Faulty(Service):
         raise AssertionError
 
     door: Door
+
+
+@contextmanager
+def serving(place: Path) -> Iterator[str]:
+    """Serve the sample data, and give the URL."""
+    door = Door(copy_samples(place))
+    try:
+        yield door.url
+    finally:
+        door.close()
 
 
 class Door:
