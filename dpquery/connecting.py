@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpquery.core.privacy import Loss
 from dpquery.errors import listed, nearest, shown
@@ -19,6 +19,9 @@ from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
 from dpquery.remote import AnySession, RemoteSession
+
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
 DEFAULT_ANALYST = "default"
 
@@ -85,6 +88,13 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     if password is not None:
         why = "what is asked here is read by this process, as whoever started it."
         raise unfit("password= is for a server", why, "leave it out")
+    return _opened(source, analyst, epsilon, delta, own)
+
+
+def _opened(
+    source: Any, analyst: str | None, epsilon: object, delta: object, own: Mapping[str, Any]
+) -> Session:
+    """Open a session in this process."""
     from dpquery.database import Database  # loads the engine, which no client of a server needs
     from dpquery.session import Session
 
