@@ -53,6 +53,10 @@ in dpquery, 130 interrupted.
 """
 
 
+_SOURCE = (
+    "a policy (.toml), one's own file, folder or glob in quotes, several as NAME=FILE; or a "
+    "server: postgresql://NAME@HOST:PORT/"
+)
 VERBS = ("demo", "explain", "ledger", "policy", "serve", "user")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
@@ -81,11 +85,7 @@ def _query_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    said = (
-        "a policy (.toml), one's own file, folder or glob in quotes, several as NAME=FILE; or "
-    )
-    said += "a server: postgresql://NAME@HOST:PORT/"
-    add("source", metavar="SOURCE", nargs="+", help=said)
+    add("source", metavar="SOURCE", nargs="+", help=_SOURCE)
     text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
