@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
@@ -20,6 +21,22 @@ from dpquery.wire import dumps
 
 GRACE = 5.0
 """Seconds that a worker has to end a statement that was stopped."""
+
+
+class ProcessSettings(Protocol):
+    """How processes are run with which frames are exchanged."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run."""
+
+    @property
+    def first(self) -> bytes:
+        """What a process is told as it begins."""
+
+    @property
+    def seconds(self) -> float:
+        """How long one statement may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +54,11 @@ class WorkerSettings:
         """What is run."""
         told = {"policy": self.policy, "seconds": self.seconds, "memory": self.memory}
         return (sys.executable, "-m", "dpquery.server.worker", json.dumps(told))
+
+    @property
+    def first(self) -> bytes:
+        """Nothing: it reads the policy."""
+        return b""
 
 
 @dataclass(slots=True)
@@ -61,7 +83,7 @@ class WorkerProcess:
         self._process = process
 
     @classmethod
-    async def start(cls, settings: WorkerSettings) -> tuple[WorkerProcess, Reply]:
+    async def start(cls, settings: ProcessSettings) -> tuple[WorkerProcess, Reply]:
         """Start a process, and wait until it is ready or says why it cannot be.
 
         Raises:
@@ -72,6 +94,7 @@ class WorkerProcess:
             *settings.command, stdin=pipe, stdout=pipe, start_new_session=True
         )
         worker = cls(process)
+        await worker._send(settings.first)
         return worker, await worker._reply()
 
     async def ask(self, request: Request) -> Reply:
@@ -80,14 +103,17 @@ class WorkerProcess:
         Raises:
             Gone: the process ended before it had answered.
         """
+        await self._send(packed(request))
+        return await self._reply()
+
+    async def _send(self, frame: bytes) -> None:
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - it is a pipe
         try:
-            stdin.write(packed(request))
+            stdin.write(frame)
             await stdin.drain()
         except ConnectionError:
             raise Gone from None
-        return await self._reply()
 
     async def _reply(self) -> Reply:
         stdout = self._process.stdout
@@ -114,7 +140,10 @@ class Pool:
     """Some workers, and the requests that wait for one."""
 
     def __init__(
-        self, settings: WorkerSettings, size: int, noted: Callable[[str], None] = lambda _: None
+        self,
+        settings: ProcessSettings,
+        size: int,
+        noted: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._size = size

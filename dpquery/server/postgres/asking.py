@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,11 +36,18 @@ class Catalogue(Protocol):
     def wants(self, text: str) -> bool:
         """Return whether it answers a statement."""
 
-    async def ask(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
+    async def ask(
+        self,
+        text: str,
+        oids: Sequence[int],
+        values: Sequence[Any],
+        user: str = ...,
+        ticket: Ticket | None = None,
+    ) -> Reply:
         """Answer a statement."""
 
     async def describe(
-        self, text: str, oids: Sequence[int]
+        self, text: str, oids: Sequence[int], user: str = ...
     ) -> tuple[Sequence[int], pa.Schema] | Fault:
         """Return the types of parameters, and the columns of the answer."""
 
@@ -132,7 +140,7 @@ class Asker:
         if query is None or prepared.schema is not None:
             return prepared.schema
         if prepared.catalogue:
-            found = await self._catalogue.describe(query.text, prepared.oids)
+            found = await self._catalogue.describe(query.text, prepared.oids, self.client.name)
             if isinstance(found, Fault):
                 raise _refused(found, query, Bound(query.text))
             prepared.oids, prepared.schema = list(found[0]), found[1]
@@ -156,7 +164,7 @@ class Asker:
         if isinstance(prepared.statement, Call):
             return await self._called(prepared, values)
         if prepared.catalogue:
-            reply = await self._catalogue.ask(query.text, prepared.oids, values)
+            reply = await self._looked_up(query.text, prepared.oids, values)
             if reply.fault is not None:
                 raise _refused(reply.fault, query, Bound(query.text))
         else:
@@ -182,11 +190,21 @@ class Asker:
         if self.client.owner and self.client.name not in self._service.policy.analysts:
             title, remedy = "the data owner asks no data", "log in as an analyst"
             raise Refused.of("42501", title, remedy=remedy)
+        with self._stoppable() as ticket:
+            return await self._service.ask(self.client, do, given, whole=whole, ticket=ticket)
+
+    async def _looked_up(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
+        with self._stoppable() as ticket:
+            return await self._catalogue.ask(text, oids, values, self.client.name, ticket)
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[Ticket]:
+        """Give what is asked a ticket, by which its client or its time-out stops it."""
         self._ticket = ticket = Ticket()
         seconds = self.settings.seconds
         timer = seconds and asyncio.get_running_loop().call_later(seconds, ticket.stop)
         try:
-            return await self._service.ask(self.client, do, given, whole=whole, ticket=ticket)
+            yield ticket
         finally:
             self._ticket = None
             if timer:

@@ -42,6 +42,7 @@ INTERNAL = Fault("", "XX000", "something went wrong here: the connection ends", 
 MALFORMED = Fault(
     "", "08P01", "this is not the protocol of PostgreSQL: the connection ends", ""
 )
+STOPPING = Fault("", "57P01", "the server is stopping", "")
 _ABORTED = "the transaction has failed: nothing is done in it until ROLLBACK"
 
 
@@ -84,6 +85,8 @@ class Connection:
     limits: Limits
     busy: bool = False
     """Whether a statement is being answered."""
+    leaving: bool = False
+    """Whether the server stops, once the statement is answered."""
     _status: bytes = IDLE
     _out: bytearray = field(default_factory=bytearray)
     _prepared: dict[str, Prepared] = field(default_factory=dict)
@@ -133,17 +136,19 @@ class Connection:
             try:
                 await self._one(letter, body)
             except Refused as refused:
-                self._refuse(refused)
+                await self._refuse(refused)
                 skipping = letter != b"Q"
             finally:
                 self.busy = False
             if letter == b"Q":
                 await self._ready()
+            if self.leaving:
+                await self.tell(STOPPING)
+                return
 
-    async def tell(self, fault: Fault, severity: str = "FATAL") -> None:
-        """Say last words."""
-        self._out.clear()
-        self._put(messages.error(fault, severity=severity))
+    async def tell(self, fault: Fault) -> None:
+        """Say last words, after what was gathered."""
+        self._put(messages.error(fault, severity="FATAL"))
         await self._flush()
 
     def _put(self, message: bytes) -> None:
@@ -166,10 +171,12 @@ class Connection:
         self._put(messages.ready(self._status))
         await self._flush()
 
-    def _refuse(self, refused: Refused) -> None:
+    async def _refuse(self, refused: Refused) -> None:
+        """Tell of an error at once: some clients wait for it before they end a batch."""
         self._put(messages.error(refused.fault, refused.at))
         if self._status == OPEN:
             self._status = FAILED
+        await self._flush()
 
     async def _one(self, letter: bytes, body: bytes) -> None:
         parts = Parts(body)

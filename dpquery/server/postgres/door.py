@@ -14,14 +14,19 @@ from dataclasses import dataclass
 from dpquery.server.frames import Fault
 from dpquery.server.postgres import messages
 from dpquery.server.postgres.asking import Asker, Catalogue
-from dpquery.server.postgres.connection import INTERNAL, MALFORMED, Connection, Limits
+from dpquery.server.postgres.connection import (
+    INTERNAL,
+    MALFORMED,
+    STOPPING,
+    Connection,
+    Limits,
+)
 from dpquery.server.postgres.login import Cancel, Start, Streams, begin, log_in
 from dpquery.server.postgres.messages import Malformed, Refused
 from dpquery.server.service import Client, Service
 
-GRACE = 5.0
+GRACE = 30.0
 """Seconds that statements have to end when the server stops."""
-_STOPPING = Fault("", "57P01", "the server is stopping", "")
 _FULL = Fault("", "53300", "too many connections are open; try again later", "")
 _LATE = Fault("", "08P01", "the login took too long", "")
 _PLAIN = Fault("", "28000", "this server talks under TLS alone", "", remedy="sslmode=require")
@@ -33,6 +38,7 @@ class _Key:
 
     secret: bytes
     connection: Connection
+    task: asyncio.Task[None] | None
 
 
 class PostgresDoor:
@@ -90,16 +96,22 @@ class PostgresDoor:
         """Let nobody in, tell those who are there, and wait a little for what runs."""
         if self._server is not None:
             self._server.close()
-        for key in list(self._keys.values()):
-            if not key.connection.busy:
-                with suppress(OSError, TimeoutError):
-                    await key.connection.tell(_STOPPING)
-                key.connection.streams.writer.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=GRACE)
-        for task in list(self._tasks):
+        busy = {key.task for key in self._keys.values() if key.connection.busy}
+        await asyncio.gather(*map(self._farewell, [*self._keys.values()]))
+        for task in self._tasks - busy:
+            task.cancel()
+        if running := self._tasks & busy:
+            await asyncio.wait(running, timeout=GRACE)
+        for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _farewell(self, key: _Key) -> None:
+        """Tell who asks nothing just now; who does is told after the answer."""
+        key.connection.leaving = True
+        if not key.connection.busy:
+            with suppress(OSError):
+                await key.connection.tell(STOPPING)
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection: whatever happens there, no other one notices."""
@@ -168,7 +180,7 @@ class PostgresDoor:
         asker = Asker(self._service, self._catalogue, client)
         connection = Connection(streams, asker, self._limits)
         process, secret = self._number(), secrets.token_bytes(4)
-        self._keys[process] = _Key(secret, connection)
+        self._keys[process] = _Key(secret, connection, asyncio.current_task())
         try:
             await connection.greet(start, process, secret)
             await connection.serve()

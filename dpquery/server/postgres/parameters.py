@@ -60,17 +60,16 @@ class Bound:
     """A text with values written for its marks."""
 
     text: str
-    moved: tuple[tuple[int, int], ...] = ()
-    """Where pieces of the text begin here, and where they began."""
+    moved: tuple[tuple[int, int, bool], ...] = ()
+    """Where pieces of the text begin here, where they began, and whether each is a value."""
 
     def origin(self, at: int) -> int:
         """Return where something stood before values were written; of a value, its mark."""
-        found = 0
-        for here, there in self.moved:
-            if here > at:
-                return min(found, there)
-            found = there + at - here
-        return found if self.moved else at
+        found = at
+        for here, there, value in self.moved:
+            if here <= at:
+                found = there if value else there + at - here
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Template:
         Raises:
             Refused: DPQ805 one of them cannot be written.
         """
-        text, last, moved = "", 0, [(0, 0)]
+        text, last, moved = "", 0, [(0, 0, False)]
         for mark in self.marks:
             try:
                 literal = f" {written_value(values[mark.number - 1])} "
@@ -105,13 +104,9 @@ class Template:
                 raise Refused(fault, mark.span.start) from None
             text += self.text[last : mark.span.start] + literal
             last = mark.span.end
-            moved += [(len(text) - len(literal), mark.span.start), (len(text), last)]
-        return Bound(text + self.text[last:], _one_way(moved))
-
-
-def _one_way(moved: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Drop pieces without letters: two that begin at one place are the later one."""
-    return tuple(dict(moved).items())
+            written = (len(text) - len(literal), mark.span.start, True)
+            moved += [written, (len(text), last, False)]
+        return Bound(text + self.text[last:], tuple(moved))
 
 
 def template_of(text: str, policy: Policy) -> Template:
@@ -122,16 +117,16 @@ def template_of(text: str, policy: Policy) -> Template:
     """
     tokens = tokens_of(Source(text)) if "$" in text else []
     marks: list[Mark] = []
-    columns: dict[str, int] = {}
+    guess: _Guess | None = None
     for at, token in enumerate(tokens[:-1]):
         number = _number(text, token, tokens[at + 1])
         if number is None:
             continue
         if not 1 <= number <= MOST:
             raise Refused.of("54000", f"a parameter is one of $1 to ${MOST}", token.start)
-        columns = columns or _columns(policy, tokens)
+        guess = guess or _Guess(tokens, _columns(policy, tokens))
         span = Span(token.start, tokens[at + 1].end + 1)
-        marks.append(Mark(span, number, _Guess(tokens, columns).of(at)))
+        marks.append(Mark(span, number, guess.of(at)))
     return Template(text, tuple(marks))
 
 

@@ -65,10 +65,8 @@ class Settings:
         if name.startswith("dp.") and name not in _OWN:
             remedy = "SET dp.eps = 0.5, SET dp.delta = 1e-6, SET dp.refresh = on"
             raise Refused.of("42704", "there is no such setting", remedy=remedy)
-        if (
-            name == "client_encoding"
-            and (value or "").replace("-", "").replace("_", "").lower() not in _UTF8
-        ):
+        letters = "".join(filter(str.isalnum, value or "")).lower()
+        if name == "client_encoding" and letters not in _UTF8:
             raise Refused.of("22023", "texts are sent as UTF8 alone")
         if name in self._fixed:
             return self._told(name)

@@ -120,6 +120,11 @@ def _float(value: float) -> bytes:
     return str(value).removesuffix(".0").encode()
 
 
+def _shortest(value: float) -> float:
+    """Return the shortest number that is this one, in four bytes."""
+    return float(str(np.float32(value)))
+
+
 def _instant(value: datetime, zone: tzinfo) -> bytes:
     try:
         value = value.astimezone(zone)
@@ -136,7 +141,7 @@ def _plain_decimal(value: Decimal | int) -> bytes:
 _TEXT: dict[int, Encoder] = {
     BOOL: lambda value: b"t" if value else b"f",
     BYTEA: lambda value: b"\\x" + _bytes(value).hex().encode(),
-    FLOAT4: lambda value: _float(float(str(np.float32(value)))),
+    FLOAT4: lambda value: _float(_shortest(value)),
     FLOAT8: _float,
     NUMERIC: _plain_decimal,
     TIMESTAMP: lambda value: value.isoformat(" ").encode(),
@@ -181,7 +186,7 @@ _BINARY: dict[int, Encoder] = {
     TIMESTAMPTZ: lambda value: _FORMS[INT8].pack((value - _FIRST_INSTANT) // _MICROSECOND),
     UUID_: lambda value: UUID(str(value)).bytes,
 }
-_QUOTED = re.compile(rb'[\s{}",\\]|^$|^null$', re.IGNORECASE)
+_PLAIN_ITEM = re.compile(rb"(?!null$)[\w.:+-]+", re.IGNORECASE)
 
 
 def _text_list(inner: Encoder) -> Encoder:
@@ -189,9 +194,9 @@ def _text_list(inner: Encoder) -> Encoder:
         if value is None:
             return b"NULL"
         raw = inner(value)
-        if _QUOTED.search(raw):
-            return b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
-        return raw
+        if _PLAIN_ITEM.fullmatch(raw):
+            return raw
+        return b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
     return lambda values: b"{" + b",".join(map(item, values)) + b"}"
 
@@ -232,7 +237,8 @@ def decoded_value(raw: bytes | None, oid: int, *, binary: bool) -> Any:
             return (_read_binary_list if binary else _read_text_list)(raw, ELEMENTS[oid])
         form = _FORMS.get(oid) if binary else None
         if form is not None:
-            return form.unpack(raw)[0]
+            value = form.unpack(raw)[0]
+            return _shortest(value) if oid == FLOAT4 else value
         return (_FROM_BINARY if binary else _FROM_TEXT).get(oid, bytes.decode)(raw)
     except (ValueError, struct.error, OverflowError, LookupError, InvalidOperation):
         raise Unreadable(f"invalid input for type {NAMES.get(oid, 'text')}") from None
@@ -303,20 +309,12 @@ def _read_numeric(raw: bytes) -> Decimal:
     groups = struct.unpack(f"!{count}h", raw[8:])
     if sign not in (0, 0x4000) or not -100 < weight < 100 or not 0 <= scale < 400:
         raise ValueError
-    whole = "".join(f"{group:04d}" for group in groups)
-    exponent = 4 * (weight + 1 - count)
-    value = Decimal((int(sign == 0x4000), tuple(map(int, whole or "0")), exponent))
-    return Decimal(f"{value:f}") if exponent > -scale else _trimmed(value, scale)
-
-
-def _trimmed(value: Decimal, scale: int) -> Decimal:
-    """Drop the zeros that fill the last group of four."""
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)  # noqa: S101 - it was made so
-    extra = -exponent - scale
-    if any(digits[len(digits) - extra :] if extra else ()):
+    number = int("".join(f"{group:04d}" for group in groups) or "0")
+    shift = 4 * (weight + 1 - count) + scale
+    number, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
+    if rest:
         raise ValueError
-    return Decimal((sign, digits[: len(digits) - extra] or (0,), exponent + extra))
+    return Decimal((int(sign == 0x4000), tuple(map(int, str(number))), -scale))
 
 
 def _days(raw: bytes) -> date:
@@ -344,28 +342,33 @@ _FROM_BINARY: dict[int, Decoder] = {
     TIMESTAMPTZ: lambda raw: _FIRST_INSTANT + _microseconds(raw),
     UUID_: lambda raw: str(UUID(bytes=raw)),
 }
-_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}\\\s][^",{}\\]*))\s*(,|$)', re.DOTALL)
+_SPACE = " \t\n\r\v\f"
+_ITEM = re.compile(
+    r'[ \t-\r]*(?:"((?:[^"\\]|\\.)*)"|([^",{}\\ \t-\r][^",{}\\]*))[ \t-\r]*(,|\Z)', re.DOTALL
+)
 
 
 def _read_text_list(raw: bytes, oid: int) -> list[Any]:
-    shown = raw.decode().strip()
+    shown = raw.decode().strip(_SPACE)
     if not (shown.startswith("{") and shown.endswith("}")):
         raise ValueError
     inner, at, values = shown[1:-1], 0, list[Any]()
-    while inner.strip() and (not values or inner[at - 1] == ","):
+    while inner.strip(_SPACE) and (not values or inner[at - 1] == ","):
         found = _ITEM.match(inner, at)
         if found is None:
             raise ValueError
         quoted, plain, _ = found.groups()
-        if plain is not None and plain.strip().lower() == "null":
+        if plain is not None and plain.strip(_SPACE).lower() == "null":
             values.append(None)
         else:
             item = (
-                plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.S)
+                plain.strip(_SPACE)
+                if quoted is None
+                else re.sub(r"\\(.)", r"\1", quoted, flags=re.S)
             )
             values.append(decoded_value(item.encode(), oid, binary=False))
         at = found.end()
-    if at != len(inner) and inner.strip():
+    if at != len(inner) and inner.strip(_SPACE):
         raise ValueError
     return values
 

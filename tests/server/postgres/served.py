@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpquery.server.catalogue.client import Catalogue
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.postgres.connection import Limits
 from dpquery.server.postgres.door import PostgresDoor
@@ -33,43 +34,40 @@ epsilon = 1
 """
 
 
-class StubCatalogue:
-    """Stands for the twin of the catalogue: a few statements that clients send at once."""
+class Chosen:
+    """Answers what tests put into `KINDS`, and has the catalogue answer all else."""
+
+    def __init__(self, catalogue: Catalogue | None) -> None:
+        self._catalogue = catalogue
 
     def wants(self, text: str) -> bool:
-        words = text.lower()
-        return "pg_" in words or " from " not in " ".join(words.split())
+        if self._catalogue is None:
+            return "staff" not in text
+        return _words(text) in KINDS or self._catalogue.wants(text)
 
-    async def ask(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
-        table = self._table(text, values)
-        if isinstance(table, Fault):
-            return Reply("refused", fault=table)
-        return Reply("answered", tag="SELECT", body=arrow_bytes(table))
+    async def ask(
+        self, text: str, oids: Sequence[int], values: Sequence[Any], *who: Any
+    ) -> Reply:
+        if (table := KINDS.get(_words(text))) is not None:
+            return Reply("answered", tag="SELECT", body=arrow_bytes(table))
+        assert self._catalogue is not None
+        return await self._catalogue.ask(text, oids, values, *who)
 
     async def describe(
-        self, text: str, oids: Sequence[int]
+        self, text: str, oids: Sequence[int], *who: Any
     ) -> tuple[Sequence[int], pa.Schema] | Fault:
-        table = self._table(text, [None] * len(oids))
-        return table if isinstance(table, Fault) else ([oid or 25 for oid in oids], table.schema)
-
-    def _table(self, text: str, values: Sequence[Any]) -> pa.Table | Fault:
-        words = text.lower().strip().rstrip(";").strip()
-        if words.startswith("select") and "pg_catalog.version()" in words:
-            return pa.table({"version": ["PostgreSQL 15.0 (stub)"]})
-        if "pg_" in words:  # of a type that nobody knows, of an extension, of a lock
-            names = ["oid", "typname", "typarray", "typelem", "typreceive", "typbasetype"]
-            return pa.table({name: pa.array([], pa.string()) for name in names})
-        if words == "select 1":
-            return pa.table({"?column?": pa.array([1], pa.int32())})
-        if words.startswith("select $1"):
-            return pa.table({"given": pa.array([values[0]])})
-        if words in KINDS:
-            return KINDS[words]
-        return Fault("", "0A000", "the catalogue has no answer", "", start=0)
+        if (table := KINDS.get(_words(text))) is not None:
+            return oids, table.schema
+        assert self._catalogue is not None
+        return await self._catalogue.describe(text, oids, *who)
 
 
-KINDS: dict[str, pa.Table] = {}
-"""Further statements that the stub answers, by their text: tests of types put them here."""
+def _words(text: str) -> str:
+    return text.lower().strip().rstrip(";").strip()
+
+
+KINDS = {"select 1": pa.table({"?column?": pa.array([1], pa.int32())})}
+"""Tables by the statement that asks for them: tests of types put them here."""
 
 
 @dataclass
@@ -88,14 +86,17 @@ class Served:
 
     def dsn(self, user: tuple[str, str] = ALICE, more: str = "") -> str:
         password = user[1].replace("'", "\\'")
-        return f"host=127.0.0.1 port={self.port} user={user[0]} password='{password}' dbname=dpquery {more}"
+        place = f"host=127.0.0.1 port={self.port} dbname=dpquery"
+        return f"{place} user={user[0]} password='{password}' {more}"
 
     def url(self, driver: str = "postgresql", user: tuple[str, str] = ALICE) -> str:
         password = user[1].replace("'", "%27").replace(" ", "%20")
         return f"{driver}://{user[0]}:{password}@127.0.0.1:{self.port}/dpquery"
 
     def arguments(self, user: tuple[str, str] = ALICE) -> dict[str, Any]:
-        return {"host": "127.0.0.1", "port": self.port, "user": user[0], "password": user[1], "database": "dpquery"}
+        name, password = user
+        place = {"host": "127.0.0.1", "port": self.port, "database": "dpquery"}
+        return {**place, "user": name, "password": password}
 
     def run(self, what: Callable[[], Any]) -> Any:
         """Do something in the server's loop."""
@@ -124,10 +125,11 @@ def served(
     place: Path,
     tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
-    catalogue: Any = None,
+    *,
+    lean: bool = False,
     **settings: Any,
 ) -> Iterator[Served]:
-    """Run a server until the end of a block."""
+    """Run a server until the end of a block; a lean one answers `KINDS` alone."""
     policy = sample_policy(place, BUDGET)
     users = Users.beside(policy)
     for name, password in (ALICE, BOB):
@@ -141,20 +143,25 @@ def served(
     def run(coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
-    async def begin() -> tuple[Service, PostgresDoor]:
+    async def begin() -> tuple[Service, Catalogue | None, PostgresDoor]:
         chosen = Settings(policy, **{"workers": 1, **settings})
         service = Service(chosen, lambda line: lines.append(json.loads(line)))
-        fault = await service.start()
-        assert fault is None, fault
-        door = PostgresDoor(service, catalogue or StubCatalogue(), "127.0.0.1", 0, tls, limits)
+        catalogue = None
+        if not lean:
+            fault = await service.start()
+            assert fault is None, fault
+            catalogue = await Catalogue.start(service.policy)
+        door = PostgresDoor(service, Chosen(catalogue), "127.0.0.1", 0, tls, limits)
         await door.start()
-        return service, door
+        return service, catalogue, door
 
-    service, door = run(begin())
+    service, catalogue, door = run(begin())
     try:
         yield Served(place, service, door, loop, lines)
     finally:
         run(door.close())
+        if catalogue is not None:
+            run(catalogue.close())
         run(service.close())
         run(loop.shutdown_asyncgens())
         loop.call_soon_threadsafe(loop.stop)
