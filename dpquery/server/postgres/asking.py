@@ -27,7 +27,7 @@ from dpquery.server.postgres.statements import (
 )
 from dpquery.server.postgres.types import UNKNOWN
 from dpquery.server.service import Client, Service
-from dpquery.server.wire import arrow_table
+from dpquery.wire import arrow_table
 
 
 class Catalogue(Protocol):

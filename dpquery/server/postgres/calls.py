@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.server.postgres.messages import Refused
-from dpquery.server.wire import loads
+from dpquery.wire import loads
 
 SCHEMA = pa.schema([("reply", pa.binary())])
 """Of the one row in which a reply comes."""

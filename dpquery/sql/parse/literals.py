@@ -237,6 +237,23 @@ def misfit(title: str, remedy: str, span: Span | None = None, why: str = _WHY) -
     return refused
 
 
+def require_name(name: object, remedy: str) -> None:
+    """Require that a table is named by a text.
+
+    Raises:
+        NameRefused: DPQ805 it is something else.
+    """
+    if not isinstance(name, str):
+        title = f"a table is named by a text, not {type(name).__name__}"
+        raise misfit(title, remedy, why="names are as in SQL.")
+
+
+def no_statement(given: object) -> SyntaxRefused:
+    """Return the refusal of a statement that is no text at all."""
+    title = f"a statement is a text, not {type(given).__name__}"
+    return SyntaxRefused(Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",)))
+
+
 def written_value(value: object) -> str:
     """Write a value as a literal.
 

@@ -20,7 +20,7 @@ from dpquery.server.postgres.connection import Limits
 from dpquery.server.postgres.door import PostgresDoor
 from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users
-from dpquery.server.wire import arrow_bytes
+from dpquery.wire import arrow_bytes
 from tests.samples import sample_policy
 
 ALICE, BOB = ("alice", "alice's secret"), ("bob", "bob's secret")
@@ -110,7 +110,7 @@ class Served:
     def spent(self, user: str = "alice") -> list[dict[str, Any]]:
         """Return the charges of somebody, as the ledger has them."""
         from dpquery.server.service import Client
-        from dpquery.server.wire import arrow_table
+        from dpquery.wire import arrow_table
 
         reply = self.run(lambda: self.service.ask(Client(user), "ledger"))
         return arrow_table(reply.body).to_pylist()

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.server.frames import Reply
-from dpquery.server.wire import arrow_bytes
+from dpquery.wire import arrow_bytes
 from tests.server.postgres.raw import Raw, message
 from tests.server.postgres.served import KINDS, Served, served
 

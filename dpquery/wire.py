@@ -107,6 +107,8 @@ class _Writer:
             return {"map": [[self.write(k), self.write(v)] for k, v in value.items()]}
         if isinstance(value, pa.Table):
             return {"arrow": b64encode(arrow_bytes(value)).decode()}
+        if isinstance(value, pa.Schema):
+            return {"schema": b64encode(arrow_bytes(value.empty_table())).decode()}
         return self._object(value)
 
     def _object(self, value: object) -> Any:
@@ -145,6 +147,8 @@ class _Reader:
                 return {self.read(key): self.read(value) for key, value in inner}
             case "arrow":
                 return arrow_table(b64decode(inner))
+            case "schema":
+                return arrow_table(b64decode(inner)).schema
             case "again":
                 return self._made[inner]
             case "enum":
