@@ -27,7 +27,9 @@ from dpquery.policy.load import load_policy
 from dpquery.policy.model import DatabaseTable, External, Files, Policy
 from dpquery.server.frames import Fault, Reply, Request, packed, read_frame, request_of
 from dpquery.server.notices import notices_of
+from dpquery.server.owner import ORDERS
 from dpquery.server.sandbox import confine, limit, limit_processor
+from dpquery.server.web.forms import page_form, refusal_form
 from dpquery.server.wire import arrow_bytes, dumps, loads
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
@@ -90,6 +92,8 @@ class Worker:
     def answer(self, request: Request) -> Reply:
         """Do what is asked, and say how it ended."""
         limit_processor(self._seconds * (os.cpu_count() or 1))
+        if request.do in ORDERS:
+            return self._ordered(request)
         session: Session | None = None
         try:
             try:
@@ -108,6 +112,14 @@ class Worker:
             return reply
         return replace(reply, session=dumps(session.conversation).decode())
 
+    def _ordered(self, request: Request) -> Reply:
+        """Do what the data owner orders, who asks no data and has no session."""
+        try:
+            done = ORDERS[request.do](self._database, request.arguments or {})
+        except DPQueryError as error:
+            return Reply("refused", fault=_fault(error), body=refusal_form(error))
+        return Reply("answered", body=json.dumps(done).encode())
+
     def _session(self, request: Request) -> Session:
         earlier = None if request.session is None else loads(request.session.encode())
         analyst = analyst_of(self._database.policy, request.analyst)
@@ -117,19 +129,24 @@ class Worker:
         """Tell of an error; of files, which only the owner can mend, it tells them alone."""
         if isinstance(error, PolicyInvalid):
             error = _unavailable(self._database.log.note(error))
-        found, span = error.diagnostic, error.span
-        fault = Fault(
-            error.code,
-            error.sqlstate,
-            found.title,
-            str(error),
-            None if span is None else span.start,
-            " ".join(found.why),
-            "\n".join(found.remedy),
-            error.budget,
-        )
-        body = dumps(error) if request.whole else b""
-        return Reply("refused", fault=fault, body=body)
+        body = b""
+        if request.whole:
+            body = refusal_form(error) if request.whole == "page" else dumps(error)
+        return Reply("refused", fault=_fault(error), body=body)
+
+
+def _fault(error: DPQueryError) -> Fault:
+    found, span = error.diagnostic, error.span
+    return Fault(
+        error.code,
+        error.sqlstate,
+        found.title,
+        str(error),
+        None if span is None else span.start,
+        " ".join(found.why),
+        "\n".join(found.remedy),
+        error.budget,
+    )
 
 
 def _unavailable(reference: str) -> DPQueryError:
@@ -141,7 +158,8 @@ def _unavailable(reference: str) -> DPQueryError:
 
 def _answered(value: object, request: Request) -> Reply:
     if request.whole:
-        return Reply("answered", body=dumps(value))
+        body = page_form(value) if request.whole == "page" else dumps(value)
+        return Reply("answered", body=body)
     if isinstance(value, Explanation):
         value = Answer(pa.table({"explanation": str(value).split("\n")}), value.charge)
     if isinstance(value, Answer):

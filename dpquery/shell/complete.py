@@ -76,12 +76,13 @@ def known_to(session: Session) -> dict[str, tuple[Column, ...]]:
 def _described(session: Session, name: str) -> tuple[Column, ...]:
     """Read the columns of a table or a view; none of a view that cannot be read any more."""
     try:
-        return tuple(map(_column, session.describe(name).to_dicts()))
+        return tuple(map(column_of, session.describe(name).to_dicts()))
     except QueryRefused:
         return ()
 
 
-def _column(row: Mapping[str, str | None]) -> Column:
+def column_of(row: Mapping[str, str | None]) -> Column:
+    """Read a column as DESCRIBE tells of it."""
     type_ = row["type"] or ""
     keys = [word.text for word in words_of(row["keys"] or "")] if type_ == "text" else []
     texts = tuple(key for key in keys if key != ",")

@@ -44,7 +44,7 @@ def show_charges(options: Namespace) -> None:
     from dpquery.catalog import remarks
 
     with _existing(options.argument) as (policy, ledger):
-        records = [(record, row) for record in ledger.history() if (row := _row(record))]
+        records = [(record, row) for record in ledger.history() if (row := ledger_row(record))]
         orders = ledger.orders()
     said = iter(remarks([one.entry() for one, _ in records if not one.is_order], policy))
     told = ["" if one.is_order else cell_text(next(said)) for one, _ in records]
@@ -68,7 +68,7 @@ def _laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], right: str = 
     return lay_out([TextColumn(head, texts, head == right) for head, texts in each])
 
 
-def _row(record: Record) -> tuple[str, str, str, str] | None:
+def ledger_row(record: Record) -> tuple[str, str, str, str] | None:
     """Write a charge, or an order where a line says what it does."""
     when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
     if not record.is_order:
