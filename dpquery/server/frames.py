@@ -31,7 +31,7 @@ class Request:
     whole: bool | str = False
     """Whether the value itself is wanted, for clients of our own, in place of its rows.
 
-    As "page", in the form that the page shows.
+    As "page" or "rows", in a form that the page shows.
     """
 
 

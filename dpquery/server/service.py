@@ -174,7 +174,7 @@ class Service:
             do: one of `worker.CALLS`; of an owner, also one of `OWNER_CALLS`.
             arguments: what the call takes.
             whole: whether the value is wanted as `wire` writes it, in place of its rows; or
-                "page", in the form that the page shows.
+                "page" or "rows", in a form that the page shows.
             ticket: by which it can be stopped.
         """
         user = self.users.known.get(client.name)

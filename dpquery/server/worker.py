@@ -29,7 +29,7 @@ from dpquery.server.frames import Fault, Reply, Request, packed, read_frame, req
 from dpquery.server.notices import notices_of
 from dpquery.server.owner import ORDERS
 from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.server.web.forms import page_form, refusal_form
+from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.server.wire import arrow_bytes, dumps, loads
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
@@ -131,7 +131,7 @@ class Worker:
             error = _unavailable(self._database.log.note(error))
         body = b""
         if request.whole:
-            body = refusal_form(error) if request.whole == "page" else dumps(error)
+            body = refusal_form(error) if request.whole in FORMS else dumps(error)
         return Reply("refused", fault=_fault(error), body=body)
 
 
@@ -158,8 +158,8 @@ def _unavailable(reference: str) -> DPQueryError:
 
 def _answered(value: object, request: Request) -> Reply:
     if request.whole:
-        body = page_form(value) if request.whole == "page" else dumps(value)
-        return Reply("answered", body=body)
+        written = FORMS.get(str(request.whole), dumps)
+        return Reply("answered", body=written(value))
     if isinstance(value, Explanation):
         value = Answer(pa.table({"explanation": str(value).split("\n")}), value.charge)
     if isinstance(value, Answer):

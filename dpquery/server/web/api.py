@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from dpquery.answer import Answer
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, visible
 from dpquery.errors import DPQueryError
@@ -27,7 +26,6 @@ from dpquery.server.service import LOGIN_SECONDS, Client, Service
 from dpquery.server.users import LONGEST as LONGEST_NAME
 from dpquery.server.web.pasting import pasted
 from dpquery.server.web.sessions import LONGEST, Busy, Login, Sessions
-from dpquery.server.wire import loads
 from dpquery.shell.complete import column_of, suggestions
 from dpquery.sql.commands import Create, Drop, Set, read_aside
 
@@ -51,12 +49,12 @@ HEADER = "x-dpquery"
 Given = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Wrong(Exception):
     """A call that is not answered: its status, and why."""
 
-    status: int
-    why: str
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
 
 
 class Api:
@@ -181,24 +179,24 @@ class Api:
 
     # What costs nothing.
 
-    async def _value(self, login: Login, do: str, given: Given | None = None) -> Any:
-        """Return what a worker says, beside what the login runs: its session stays as it is.
+    async def _rows(self, login: Login, do: str, given: Given | None = None) -> list[Given]:
+        """Return what a worker lists, beside what the login runs: its session stays as it is.
 
         Raises:
             Wrong: it was refused.
         """
         aside = replace(login.client)
-        reply = await self._service.ask(aside, do, given, whole=True)
+        reply = await self._service.ask(aside, do, given, whole="rows")
         if reply.ended != "answered":
             raise Wrong(503, reply.fault.title if reply.fault else "not answered")
-        return loads(reply.body)
+        found: list[Given] = json.loads(reply.body)
+        return found
 
     async def _schema(self, login: Login, _: Given) -> list[Given]:
-        tables: Answer = await self._value(login, "tables")
         found = []
-        for row in tables.to_dicts():
-            told: Answer = await self._value(login, "describe", {"name": row["table"]})
-            found.append(row | {"columns": told.to_dicts()})
+        for row in await self._rows(login, "tables"):
+            columns = await self._rows(login, "describe", {"name": row["table"]})
+            found.append(row | {"columns": columns})
         login.known = {
             one["table"]: tuple(column_of(column) for column in one["columns"]) for one in found
         }
@@ -241,20 +239,19 @@ class Api:
                 return {"text": written}
         return {"text": over}
 
-    async def _budget(self, login: Login, _: Given) -> Given:
-        budget = await self._value(login, "budget")
-        parts = {"limit": budget.limit, "spent": budget.spent, "left": budget.left}
-        numbers = {f"{name}_number": float(loss.epsilon) for name, loss in parts.items()}
-        return numbers | {name: str(loss) for name, loss in parts.items()}
+    async def _budget(self, login: Login, _: Given) -> Response:
+        aside = replace(login.client)
+        return _replied(await self._service.ask(aside, "budget", whole="page"))
 
     async def _history(self, login: Login, _: Given) -> Given:
         """Return what this login has asked, and what was charged before it began."""
-        charges: Answer = await self._value(login, "ledger")
+        charges = await self._rows(login, "ledger")
+        times = [datetime.fromisoformat(row["at"]).replace(tzinfo=UTC) for row in charges]
         earlier = [
-            {"at": row["at"].isoformat(), "text": row["query"], "loss": row["epsilon"]}
-            for row in charges.to_dicts()[-MOST_CHARGED:]
-            if row["at"] < login.began
-        ]
+            {"at": at.isoformat(), "text": row["query"], "loss": row["epsilon"]}
+            for at, row in zip(times, charges, strict=True)
+            if at < login.began
+        ][-MOST_CHARGED:]
         return {"now": list(login.asked)[::-1], "earlier": earlier[::-1]}
 
     # Statements.

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS, decimal_text
 from dpquery.core.source import visible
 from dpquery.errors import DPQueryError, internal
 from dpquery.plan.explain import Explanation
+from dpquery.session import Budget
 from dpquery.shell.context import words_of
 
 MOST_ROWS = 2000
@@ -41,7 +44,31 @@ def page_form(value: object) -> bytes:
             return _written(_answer(value))
         case Explanation():
             return _written(_explanation(value))
+        case Budget():
+            return _written(_budget(value))
     raise internal(f"the page shows no {type(value).__name__}")
+
+
+def rows_form(value: object) -> bytes:
+    """Write the rows of an answer that tells of the policy or the ledger; times are in UTC.
+
+    Raises:
+        InternalError: this is no answer.
+    """
+    if not isinstance(value, Answer):
+        raise internal(f"a {type(value).__name__} has no rows")
+    table = value.table
+    for at, (name, type_) in enumerate(
+        zip(table.column_names, table.schema.types, strict=True)
+    ):
+        if pa.types.is_timestamp(type_) and type_.tz:  # with a zone, pyarrow loads pandas
+            text = table.column(at).cast(pa.timestamp("us")).cast(pa.string())
+            table = table.set_column(at, name, text)
+    return _written(table.to_pylist())
+
+
+FORMS: Mapping[str, Callable[[object], bytes]] = {"page": page_form, "rows": rows_form}
+"""By what a request wants in the place of rows of Arrow."""
 
 
 def refusal_form(error: DPQueryError) -> bytes:
@@ -92,6 +119,12 @@ def _explanation(value: Explanation) -> dict[str, Any]:
         "steps": steps,
         "text": str(value),
     }
+
+
+def _budget(budget: Budget) -> dict[str, Any]:
+    parts = {"limit": budget.limit, "spent": budget.spent, "left": budget.left}
+    numbers = {f"{name}_number": float(loss.epsilon) for name, loss in parts.items()}
+    return numbers | {name: str(loss) for name, loss in parts.items()}
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
@@ -163,5 +196,5 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _written(form: dict[str, Any]) -> bytes:
-    return json.dumps(form, separators=(",", ":"), allow_nan=False).encode()
+def _written(form: object) -> bytes:
+    return json.dumps(form, separators=(",", ":"), allow_nan=False, default=str).encode()

@@ -69,7 +69,8 @@ function insert(text) {
 }
 
 async function loadBudget() {
-  state.budget = await call("budget").catch(() => null);
+  const reply = await call("budget").catch(() => null);
+  state.budget = reply && reply.ended === "answered" ? reply.form : null;
   showBudget();
 }
 

@@ -114,7 +114,7 @@ export function drawLines(series, width, label, left_out = 0) {
     make("line", { class: mark === 0 ? "axis" : "grid", x1: left, x2: width - 6, y1: y(mark), y2: y(mark) }),
     make("text", { x: left - 8, y: y(mark) + 4, "text-anchor": "end" }, short(mark)),
   ]);
-  for (const moment of times(first, last, Math.max(2, Math.floor(width / 110)))) {
+  for (const moment of times(points, Math.max(2, Math.floor(width / 110)))) {
     drawn.push(make("text", { x: Math.max(left + 20, Math.min(width - 34, x(moment))), y: height - 6, "text-anchor": "middle" }, day_of(moment, last - first)));
   }
   series.forEach((one, at) => drawn.push(...lineOf(one.points, x, y, `c${at % 6}`)));
@@ -162,10 +162,14 @@ function moment_of(cell) {
   return Date.UTC(year, month - 1, day, hour, minute, second);
 }
 
-const times = (first, last, count) => (last > first ? Array.from({ length: count }, (_, at) => first + ((last - first) * at) / (count - 1)) : [first]);
+/** Return the times that are written below a chart: those of its points, at most so many. */
+function times(points, most) {
+  const known = [...new Set(points.map((p) => p.x))].sort((a, b) => a - b), step = Math.ceil(known.length / most);
+  return known.filter((_, at) => at % step === 0);
+}
 
 function day_of(moment, span) {
   const text = new Date(moment).toISOString();
   if (span > 3 * 365 * 864e5) return text.slice(0, 7);
-  return span > 2 * 864e5 ? text.slice(0, 10) : text.slice(5, 16).replace("T", " ");
+  return span > 2 * 864e5 || moment % 864e5 === 0 ? text.slice(0, 10) : text.slice(5, 16).replace("T", " ");
 }

@@ -92,9 +92,12 @@ function overTime(told) {
 }
 
 function seriesOf(days, by) {
+  if (!days.length) return [];
   const point = (day, y) => ({ x: Date.parse(`${day.day}T00:00:00Z`), y, low: null, high: null, text: `${day.day}: ${short(y)}` });
+  const eve = new Date(Date.parse(`${days[0].day}T00:00:00Z`) - 864e5).toISOString().slice(0, 10);
+  days = [{ day: eve, all: 0, analysts: {}, tables: {} }, ...days];
   if (by === "all") return [{ name: "", points: days.map((day) => point(day, day.all)) }];
-  const last = days.length ? days[days.length - 1][by] : {};
+  const last = days[days.length - 1][by];
   const names = Object.keys(last).sort((a, b) => last[b] - last[a]).slice(0, 6);
   return names.map((name) => ({ name, points: days.map((day) => point(day, day[by][name] || 0)) }));
 }
@@ -108,13 +111,13 @@ function byTable(told) {
 
 function asked(told) {
   const rows = told.asked.map((one) => make("tr", {},
-    make("td", {}, when(one.at)), make("td", {}, one.analyst), make("td", { class: "right" }, one.loss),
+    make("td", { class: "when" }, when(one.at)), make("td", {}, one.analyst), make("td", { class: "right" }, one.loss),
     make("td", {}, make("span", { class: "mono" }, one.query), one.remark ? make("p", { class: "small quiet" }, one.remark) : null)));
   return card("What was asked", "wide", rows.length ? grid(["when", "analyst", "loss", "query or order"], rows, [2]) : nothing());
 }
 
 function faults(told) {
-  const rows = told.faults.map((one) => make("tr", {}, make("td", {}, when(one.at)), make("td", { class: "mono" }, one.reference)));
+  const rows = told.faults.map((one) => make("tr", {}, make("td", { class: "when" }, when(one.at)), make("td", { class: "mono" }, one.reference)));
   return card("Faults", "wide", rows.length ? grid(["when", "reference"], rows, []) : nothing(),
     make("p", { class: "quiet small" }, "What each of them says may quote rows: it stands in the log of faults beside the ledger, and is not shown here."));
 }
@@ -122,7 +125,8 @@ function faults(told) {
 const nothing = () => make("p", { class: "quiet small" }, "nothing yet");
 
 function grid(heads, rows, right) {
-  return make("div", { class: "scroll", tabindex: 0 }, make("table", {},
+  for (const row of rows) [...row.children].forEach((cell, at) => cell.setAttribute("data-head", heads[at]));
+  return make("div", { class: "scroll", tabindex: 0 }, make("table", { class: "stack" },
     make("thead", {}, make("tr", {}, heads.map((head, at) => make("th", { scope: "col", class: right.includes(at) ? "right" : null }, head)))),
     make("tbody", {}, rows)));
 }
