@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import uvicorn
+from h11 import LocalProtocolError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -169,6 +170,12 @@ def _protocol(service: Service) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             service.clients -= 1
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            try:
+                super().shutdown()
+            except LocalProtocolError:  # it was told already that it spoke no HTTP
+                self.transport.abort()
 
         def _look(self) -> None:
             """Close the connection if no request has come in since the last look."""

@@ -168,7 +168,7 @@ def test_a_refusal_has_its_caret_and_what_can_be_typed(server: Served):
 @pytest.mark.parametrize(
     ("query", "mended"),
     [
-        ("SELECT AVG(salry, eps=1) FROM staff", "SELECT AVG(salary, eps=1) FROM staff"),
+        ("SELECT DP_AVG(salry, eps=1) FROM staff", "SELECT DP_AVG(salary, eps=1) FROM staff"),
         (
             "SELECT DP_COUNT(*, eps=99) FROM staff",
             "SELECT  DP_COUNT(*, eps=5)  FROM staff",
