@@ -31,14 +31,14 @@ from dpquery.sql.commands import Create, Drop, Set, read_aside
 
 MOST_BYTES = 128 << 10
 """Of what the page sends: a statement has 64 kB at most."""
-MOST_LOGINS = 32
+MOST_LOGINS = 64
 """That are tried at once; each wrong one takes a while."""
 MOST_SUGGESTIONS = 40
 MOST_PASTED = 40
 """Places that an offered text is tried at."""
 LONGEST_PASTED = 2000
 """Characters of a statement in which an offered text finds its place."""
-LONGEST_COMPLETED = 20_000
+LONGEST_COMPLETED, LONGEST_NOTED = 20_000, 10_000
 MOST_CHARGED = 200
 """Earlier charges that the history lists."""
 SECONDS = 10.0
@@ -296,7 +296,7 @@ def _follow(login: Login, text: str) -> None:
 
 def _noted(text: str, reply: Reply) -> Given:
     """Return a line of the history."""
-    line = {"at": datetime.now(UTC).isoformat(), "text": text, "ended": reply.ended}
+    line = {"at": datetime.now(UTC).isoformat(), "text": text[:LONGEST_NOTED], "ended": reply.ended}
     if reply.ended == "answered":
         form = json.loads(reply.body)
         line |= {"loss": form["loss"], "free": form["free"], "paid": form["paid"]}

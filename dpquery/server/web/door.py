@@ -161,14 +161,14 @@ def _protocol(service: Service) -> type[H11Protocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             service.clients += 1
-            self._seen: object = None
+            self._seen: tuple[object, int] = (None, 0)
+            self._watch = self.loop.call_later(PATIENCE, self._look)
             if service.clients > service.settings.connections:
                 transport.abort()
-                return
-            self._watch = self.loop.call_later(PATIENCE, self._look)
 
         def connection_lost(self, exc: Exception | None) -> None:
             service.clients -= 1
+            self._watch.cancel()
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
@@ -178,14 +178,13 @@ def _protocol(service: Service) -> type[H11Protocol]:
                 self.transport.abort()
 
         def _look(self) -> None:
-            """Close the connection if no request has come in since the last look."""
-            if self.transport.is_closing():
-                return
+            """Close the connection if it has neither asked nor read since the last look."""
+            waits = self.transport.get_write_buffer_size()
             asking = self.cycle is not None and not self.cycle.response_complete
-            if not asking and self._seen is self.cycle:
+            seen, self._seen = self._seen, (self.cycle, waits)
+            if seen == self._seen and (waits or not asking):
                 self.transport.abort()
                 return
-            self._seen = self.cycle
             self._watch = self.loop.call_later(PATIENCE, self._look)
 
     return Counted

@@ -22,8 +22,8 @@ from dpquery.plan.explain import Explanation
 from dpquery.session import Budget
 from dpquery.shell.context import words_of
 
-MOST_ROWS = 2000
-"""Rows of an answer that the page shows."""
+MOST_ROWS, MOST_CELLS = 2000, 20_000
+"""Of an answer, that the page shows."""
 _STATEMENTS = frozenset({
     "SELECT", "WITH", "FROM", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP", "SET",
     "RESET",
@@ -128,10 +128,9 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
-    left_out = max(0, len(answer) - MOST_ROWS)
-    kept = replace(
-        answer, table=answer.table.slice(0, MOST_ROWS), cells=answer.cells[:MOST_ROWS]
-    )
+    most = max(1, min(MOST_ROWS, MOST_CELLS // max(1, len(answer.columns))))
+    left_out = max(0, len(answer) - most)
+    kept = replace(answer, table=answer.table.slice(0, most), cells=answer.cells[:most])
     return {
         "columns": _columns(kept),
         "rows": len(kept),

@@ -28,7 +28,7 @@ function below(form) {
   if (form.guarantee) said.push(make("details", {}, make("summary", {}, "guarantee"), make("p", { class: "small" }, form.guarantee)));
   return [
     said.length ? make("p", { class: "row" }, ...said) : null,
-    ...form.notes.map((note) => make("p", { class: "small quiet" }, `note: ${note}`)),
+    form.notes.length ? make("div", { class: "notes small quiet" }, form.notes.map((note) => make("p", {}, `note: ${note}`))) : null,
   ];
 }
 
