@@ -20,15 +20,15 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.admin import Orders, decode_order
 from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.ledger.record import Record, Total, Totals
+from dpquery.budget.ledger.report import history_row
 from dpquery.budget.limits import Standing
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss, decimal_text, exact_number
 from dpquery.core.source import visible
 from dpquery.database import Database
+from dpquery.editing.context import words_of
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, shown
 from dpquery.policy.model import Policy
 from dpquery.server.users import analysts_of
-from dpquery.shell.context import words_of
-from dpquery.shell.subcommands import ledger_row
 from dpquery.sql.bind.scope import fold
 
 Arguments = Mapping[str, Any]
@@ -200,13 +200,13 @@ class _Sums:
 
 def _asked(records: Sequence[Record], policy: Policy) -> Iterator[dict[str, Any]]:
     """Return charges and orders, the newest first."""
-    newest = [record for record in records if ledger_row(record)][-MOST_CHARGES:]
+    newest = [record for record in records if history_row(record)][-MOST_CHARGES:]
     paid = [record for record in newest if not record.is_order]
     remarks = dict(
         zip(paid, catalog.remarks([one.entry() for one in paid], policy), strict=True)
     )
     for record in reversed(newest):
-        row = ledger_row(record)
+        row = history_row(record)
         if row is not None:
             _, analyst, loss, said = row
             text = said if record.is_order else visible(record.query)

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
+from dpquery.editing.context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import (
@@ -30,7 +31,6 @@ from dpquery.shell.arguments import (
     worded,
 )
 from dpquery.shell.console import clock, reading
-from dpquery.shell.context import Statement, statements
 
 if TYPE_CHECKING:
     from dpquery.session import Session

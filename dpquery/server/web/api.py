@@ -19,14 +19,14 @@ from starlette.responses import Response
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, visible
+from dpquery.editing.complete import column_of, suggestions
 from dpquery.errors import DPQueryError
 from dpquery.server.frames import OWNER_CALLS, Fault, Reply
-from dpquery.server.pool import Ticket
+from dpquery.server.pool import FAILED, Ticket
 from dpquery.server.service import LOGIN_SECONDS, Client, Service
 from dpquery.server.users import LONGEST as LONGEST_NAME
 from dpquery.server.web.pasting import pasted
 from dpquery.server.web.sessions import LONGEST, Busy, Login, Sessions
-from dpquery.shell.complete import column_of, suggestions
 from dpquery.sql.commands import Create, Drop, Set, read_aside
 
 MOST_BYTES = 128 << 10
@@ -296,7 +296,11 @@ def _follow(login: Login, text: str) -> None:
 
 def _noted(text: str, reply: Reply) -> Given:
     """Return a line of the history."""
-    line = {"at": datetime.now(UTC).isoformat(), "text": text[:LONGEST_NOTED], "ended": reply.ended}
+    line = {
+        "at": datetime.now(UTC).isoformat(),
+        "text": text[:LONGEST_NOTED],
+        "ended": reply.ended,
+    }
     if reply.ended == "answered":
         form = json.loads(reply.body)
         line |= {"loss": form["loss"], "free": form["free"], "paid": form["paid"]}
@@ -307,7 +311,8 @@ def _noted(text: str, reply: Reply) -> Given:
 
 def _replied(reply: Reply) -> Response:
     """Pass on how a worker's call ended, with its form as the worker wrote it."""
-    form = reply.body or json.dumps(_form(reply.fault)).encode()
+    own = b"" if reply is FAILED else reply.body  # which is for clients of another kind
+    form = own or json.dumps(_form(reply.fault)).encode()
     return Response(
         b'{"ended":"' + reply.ended.encode() + b'","form":' + form + b"}",
         media_type="application/json",

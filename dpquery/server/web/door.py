@@ -24,7 +24,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dpquery.server.service import Service
 from dpquery.server.web.api import Api
 from dpquery.server.web.metrics import Metrics
-from dpquery.shell.arguments import UsageError
 
 PATIENCE = 15.0
 """Seconds that a connection may be open without asking anything."""
@@ -72,7 +71,7 @@ class WebDoor:
         """Listen.
 
         Raises:
-            UsageError: the place is not this machine alone, and there is no certificate.
+            ValueError: the place is not this machine alone, and there is no certificate.
             OSError: the place is taken or not ours, or the certificate or key cannot be read.
             ssl.SSLError: certificate and key are none, or do not fit.
         """
@@ -129,9 +128,9 @@ def _listening(host: str, port: int, *, secure: bool) -> list[socket.socket]:
     places = dict.fromkeys((family, place) for family, _, _, _, place in found)
     for _, place in places:
         if not secure and not ipaddress.ip_address(str(place[0]).partition("%")[0]).is_loopback:
-            raise UsageError(
-                f"{host} is not this machine alone, and passwords would travel in the open: "
-                "name a certificate and its key by --tls-cert and --tls-key"
+            raise ValueError(
+                f"without a certificate, others could read what is said at {host}: "
+                "listen on 127.0.0.1, or give --tls-cert and --tls-key"
             )
     sockets: list[socket.socket] = []
     try:

@@ -17,10 +17,10 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS, decimal_text
 from dpquery.core.source import visible
+from dpquery.editing.context import words_of
 from dpquery.errors import DPQueryError, internal
 from dpquery.plan.explain import Explanation
 from dpquery.session import Budget
-from dpquery.shell.context import words_of
 
 MOST_ROWS, MOST_CELLS = 2000, 20_000
 """Of an answer, that the page shows."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from dpquery.editing.complete import Known
 from dpquery.server.pool import Ticket
 from dpquery.server.scram import Verifier
 from dpquery.server.service import Client, Service
-from dpquery.shell.complete import Known
 
 IDLE = 30 * 60.0
 """Seconds after which a login nobody uses ends."""

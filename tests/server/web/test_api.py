@@ -14,6 +14,7 @@ import pytest
 from dpquery.server import service as logins
 from dpquery.server.frames import OWNER_CALLS, Fault, Reply
 from dpquery.server.owner import ORDERS
+from dpquery.server.pool import FAILED
 from dpquery.server.web.api import MOST_BYTES
 from tests.server.web.serving import OURS, Asking, Served, policy_of_three, served
 
@@ -365,6 +366,17 @@ def test_statements_wait_for_each_other_and_can_be_stopped(server: Served, monke
     assert ended[0]["ended"] == "stopped"
     assert form(ended[0])["title"] == "stopped; it stays charged"
     assert not copy.told("me")["running"]
+
+
+def test_a_worker_that_ended_is_one_constant_failure(server: Served, monkeypatch):
+    async def failed(*_: Any, **__: Any) -> Reply:
+        return FAILED
+
+    asking = server.client("alice")
+    monkeypatch.setattr(server.service, "ask", failed)
+    told = asking.told("ask", text=COUNTS)
+    assert (told["ended"], form(told)["code"]) == ("refused", "DPQ701")
+    assert form(told)["try"] == [{"text": "SHOW LEDGER", "kind": "statement"}]
 
 
 def test_a_mistake_of_ours_is_told_by_nothing_but_its_kind(server: Served, monkeypatch):

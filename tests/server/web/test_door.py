@@ -19,7 +19,6 @@ from dpquery.server.web import door as module
 from dpquery.server.web import metrics
 from dpquery.server.web.door import WebDoor
 from dpquery.server.web.pasting import pasted
-from dpquery.shell.arguments import UsageError
 from tests.server.web.serving import Asking, Served, policy_of_three, served
 
 PAGE = Path(module.__file__).with_name("page")
@@ -189,7 +188,7 @@ def test_no_more_connections_than_the_server_takes(tmp_path: Path):
 def test_passwords_do_not_leave_this_machine_in_the_open(tmp_path: Path):
     service = Service(Settings(policy_of_three(tmp_path)), log=lambda _: None)
     for host in ("0.0.0.0", "::"):
-        with pytest.raises(UsageError, match=r"name a certificate and its key"):
+        with pytest.raises(ValueError, match="others could read what is said"):
             asyncio.run(WebDoor(service, host, 0).start())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +18,7 @@ from dpquery.server.web.sessions import (
     Busy,
     Sessions,
 )
-from tests.server.web.serving import policy_of_three
+from tests.server.web.serving import password_of, policy_of_three
 
 
 @pytest.fixture
@@ -74,16 +73,16 @@ def test_a_new_password_a_removal_and_another_role_hold_at_once(service: Service
     sessions = Sessions(service)
     token = sessions.open(Client("alice"))
     other = sessions.open(Client("bob"))
-    alice = service.users.known["alice"]
-    service.users = replace(
-        service.users, known={**service.users.known, "alice": replace(alice, owner=True)}
-    )
-    login = sessions.find(token)
+    service.users.with_user("bob", password_of("bob"), owner=True).write()
+    assert sessions.find(other) is None, "it is another verifier"
+    other = sessions.open(Client("bob"))
+    login = sessions.find(other)
     assert login is not None
     assert login.client.owner
-    service.users = service.users.with_user("alice", "another-password", owner=False)
+    service.users.with_user("alice", "another-password", owner=False).write()
     assert sessions.find(token) is None
-    service.users = service.users.without("bob")
+    assert sessions.find(other) is login
+    service.users.without("bob").write()
     assert sessions.find(other) is None
 
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
+from dpquery.editing.context import Place, Word, place_of, words_of
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
 from dpquery.functions.partition_selection import KEYS
-from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
