@@ -1,7 +1,7 @@
 // The analyst's view: a query with its price, what came of it, and what was asked before.
 
 import { call, latest } from "./api.js";
-import { agreed, bar, byId, fill, make, short, show, when } from "./dom.js";
+import { bar, byId, fill, make, show, when } from "./dom.js";
 import { Editor, offsetOf } from "./editor.js";
 import { refusal, showAnswer } from "./answer.js";
 
@@ -160,6 +160,7 @@ async function run(text, refresh) {
   try {
     reply = await call("ask", { text, refresh });
     showAnswer(byId("answer"), reply, offer);
+    fill(byId("answered"), text.trim());
   } catch (error) {
     fill(byId("answer"), make("p", { class: "bad" }, error.message));
   }
@@ -175,6 +176,7 @@ async function run(text, refresh) {
 }
 
 function makeClock() {
+  fill(byId("answered"));
   const began = Date.now(), place = make("p", { class: "quiet" }, "asking …");
   fill(byId("answer"), place);
   return setInterval(() => fill(place, `asking … ${Math.round((Date.now() - began) / 1000)} s`), 1000);
