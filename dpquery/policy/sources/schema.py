@@ -373,10 +373,11 @@ def fitted(table: Table, schemas: Iterable[Schema]) -> Table:
     return replace(table, columns=placed(table.columns), lists=placed(table.lists))
 
 
-def file_schemas(
-    table: Table, read: Callable[[Path], Schema] | None = None
-) -> Iterator[Schema]:
-    """Yield the schemas of what a table's rows are read from, of those that have one."""
+def file_schemas(table: Table) -> Iterator[Schema]:
+    """Yield the schemas of what a table's rows are read from, of those that have one.
+
+    Of a Parquet file it is the one that was seen last, which is held against the policy.
+    """
     match table.source:
         case External() as source:
             with suppress(Unreadable):
@@ -384,9 +385,11 @@ def file_schemas(
         case Frame(rows):
             yield schema_of(rows.schema)
         case Files(paths) as source if not isinstance(source.format, Json):
+            parquet = isinstance(source.format, Parquet)
+            read = seen_schema if parquet else schema_reader(source.format)
             for path in paths:
                 with suppress(Unfit):
-                    yield (read or schema_reader(source.format))(path)
+                    yield read(path)
 
 
 def lacking_columns(table: Table) -> list[Misfit]:

@@ -110,8 +110,7 @@ def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     if isinstance(table.source, DatabaseTable):
         found = stored_fitted(connection, table)
     else:
-        parquet = isinstance(table.source, Files) and isinstance(table.source.format, Parquet)
-        found = fitted(table, file_schemas(table, seen_schema if parquet else None))
+        found = fitted(table, file_schemas(table))
     if table.through is None:
         return found
     other = _fitted(connection, table.through.table)
@@ -158,9 +157,9 @@ def _copy_rows(
 
 def _whole(table: Table, key: str | None) -> set[str | None]:
     """Return the columns of which no value may become another."""
-    through = table.through
-    own = table.unit if through is None else through.column
-    return {key, own, *(name for name, _ in table.together or ())}
+    if table.through is not None:
+        return {key, table.through.column}
+    return {key, table.unit, *(name for name, _ in table.together)}
 
 
 def _bounded(column: Column, *, whole: bool) -> str:
@@ -171,7 +170,9 @@ def _bounded(column: Column, *, whole: bool) -> str:
         cut = f"left(CAST({item} AS VARCHAR), {column.max_length})"
         return f"list_transform({first}, lambda {item}: {cut})" if text_ else first
     if whole and text_:  # a unit of no stated type may be an integer
-        return f"CASE WHEN strlen(CAST({place} AS VARCHAR)) <= {LONGEST} THEN {place} END"
+        length = f"strlen(CAST({place} AS VARCHAR))"
+        short = f"typeof({place}) <> 'VARCHAR' OR {length} <= {LONGEST}"
+        return f"CASE WHEN {short} THEN {place} END"
     return f"left(CAST({place} AS VARCHAR), {column.max_length})" if text_ else place
 
 
@@ -195,7 +196,7 @@ def rows_sql(table: Table, key: str | None = None) -> str:
     its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
     the files have.
     """
-    own, through = own_rows_sql(table, key), table.through
+    own, through = _bounded_rows(table, key), table.through
     unit = quoted(table.owner or "")
     if through is None:
         coded = table.owner != table.unit
@@ -211,6 +212,25 @@ def rows_sql(table: Table, key: str | None = None) -> str:
         f"SELECT {columns}c.u AS {unit} FROM ({own}) AS r "
         f"JOIN ({claims}) AS c ON r.{quoted(through.column)} = c.k"
     )
+
+
+def _bounded_rows(table: Table, key: str | None) -> str:
+    """Write own rows, of which no operator that holds rows is given more than what counts.
+
+    A file has a text once that many rows repeat. So whose a row is, which goes with it through
+    every operator, is no text that is longer than `LONGEST`; and where rows are held before
+    they are clamped, for a join, all their values are cut.
+    """
+    every, whole = _every(table), _whole(table, key)
+    joined = table.through is not None or table.parting is not None
+    columns = {
+        name: _bounded(replace(column, path=()), whole=name in whole)
+        for name, column in every.items()
+        if joined or name in whole
+    }
+    cut = [f"{sql} AS {quoted(name)}" for name, sql in columns.items() if sql != quoted(name)]
+    own = own_rows_sql(table, key)
+    return f"SELECT * REPLACE ({', '.join(cut)}) FROM ({own})" if cut else own
 
 
 def unit_code(table: Table) -> str:
@@ -306,17 +326,15 @@ def _rows_of_parquet(
             for name, column in every.items()
         )
         alike = zip(paths, schemas, strict=True)
-        listed = ", ".join(
-            text(found_by(path)) for path, one in alike if of_group[id(one)] == at
-        )
+        # No path has two slashes together; thousands of constants would be parsed slowly.
+        listed = text("//".join(found_by(p) for p, one in alike if of_group[id(one)] == at))
         # By name, so that a column is there which the first file lacks. Where all have one
         # schema, no other file has to be opened to know what the columns are.
         united = str(len(group) > 1).lower()
         named = text(_PATH) if folders else "false"
         settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
-        parts.append(
-            f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
-        )
+        files = f"string_split({listed}, '//')"
+        parts.append(f"SELECT {columns or '1 AS one'} FROM read_parquet({files}, {settings})")
     return " UNION ALL ".join(parts)
 
 
