@@ -292,7 +292,7 @@ class Answer:
     def to_text(self, max_rows: int | None = None) -> str:
         """Give the answer as a table for people: of long ones, the first and the last rows."""
         shown, left_out = self._shortened(len(self) if max_rows is None else max_rows)
-        lines = lay_out(shown._text_columns())
+        lines = lay_out(shown.text_columns())
         if not left_out:
             return lines
         head = len(shown) - len(shown) // 2
@@ -324,7 +324,7 @@ class Answer:
         ends = [None if cell is None else cell.possible for cell in self._behind(at)]
         return shown, list(map(_margin, shown, intervals, ends))
 
-    def _text_columns(self) -> list[TextColumn]:
+    def text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""
         columns: list[TextColumn] = []
         if len(self.columns) == 1 and not self.cells:  # lines, as of EXPLAIN: nothing to align
@@ -345,7 +345,7 @@ class Answer:
     def _repr_html_(self) -> str:
         """Return the table of a notebook, with what it lost and what is left below it."""
         text, left_out = self._shortened(_SHOWN_ROWS)
-        columns = text._text_columns()
+        columns = text.text_columns()
         rows = [
             _html_row("td", columns, row)
             for row in zip(*(c.cells for c in columns), strict=True)

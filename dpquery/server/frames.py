@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 from dpquery.errors import DPQueryError
 
 _LENGTHS = struct.Struct("!II")
+OWNER_CALLS = frozenset({"overview", "freeze", "thaw", "grant", "publish"})
+"""What is done for data owners alone: they look at all charges and give orders."""
 MOST_BYTES = 1 << 30
 """Of one frame: the rows of an answer are bounded by what the engine may compute."""
 
@@ -23,13 +25,16 @@ class Request:
     """What a worker is to do."""
 
     do: str
-    """One of `worker.CALLS`."""
+    """One of `worker.CALLS`, or of `OWNER_CALLS`."""
     analyst: str
     session: str | None = None
     """What the session came to, as `wire` writes it; None: it begins."""
     arguments: dict[str, Any] | None = None
-    whole: bool = False
-    """Whether the value itself is wanted, for clients of our own, in place of its rows."""
+    whole: bool | str = False
+    """Whether the value itself is wanted, for clients of our own, in place of its rows.
+
+    As "page" or "rows", in a form that the page shows.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,11 @@ class Pool:
         """How many workers wait for a request."""
         return self._idle.qsize()
 
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return len(self._every)
+
     async def retire(self) -> None:
         """Let workers end what they do, and end them: another pool takes what comes."""
         self._closed = True

@@ -17,10 +17,10 @@ from typing import Any
 from dpquery.errors import DPQueryError
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.server.frames import Fault, Reply, Request
+from dpquery.server.frames import OWNER_CALLS, Fault, Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.server.scram import Verifier
-from dpquery.server.users import User, Users
+from dpquery.server.users import User, Users, analysts_of
 
 LOGIN_SECONDS = 30
 """How long a login may take."""
@@ -171,20 +171,28 @@ class Service:
         do: str,
         arguments: dict[str, Any] | None = None,
         *,
-        whole: bool = False,
+        whole: bool | str = False,
         ticket: Ticket | None = None,
     ) -> Reply:
         """Have something done for a client; whatever happens, a reply comes.
 
         Args:
             client: who asks; what their session comes to is kept there.
-            do: one of `worker.CALLS`.
+            do: one of `worker.CALLS`; of an owner, also one of `OWNER_CALLS`.
             arguments: what the call takes.
-            whole: whether the value is wanted as `wire` writes it, in place of its rows.
+            whole: whether the value is wanted as `wire` writes it, in place of its rows; or
+                "page" or "rows", in a form that the page shows.
             ticket: by which it can be stopped.
         """
-        if client.name not in self.users.known:
+        user = self.users.known.get(client.name)
+        if user is None:
             return _refusal("28000", "this user was removed")
+        if do in OWNER_CALLS and not user.owner:
+            return _refusal("42501", "this is for the data owner alone")
+        if do not in OWNER_CALLS and user.owner and not self.is_analyst(client.name):
+            return _refusal(
+                "42501", "a data owner who is no analyst of the policy asks no data"
+            )
         if self._running >= self.settings.statements:
             return _refusal("53300", "too many statements wait; ask again later")
         self._running += 1
@@ -202,6 +210,15 @@ class Service:
         who = {"name": client.name, "door": client.door}
         self.log("statement", **who, do=do, ended=reply.ended, code=fault)
         return reply
+
+    def is_analyst(self, name: str) -> bool:
+        """Return whether a user has a budget to ask from."""
+        return name in analysts_of(self.policy)
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """Return how many workers there are, and how many of them wait."""
+        return self._pool.size, self._pool.idle
 
     async def _leave(self, began: float) -> None:
         """Have replies leave on a grid of times, where the policy has one."""

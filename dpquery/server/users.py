@@ -109,13 +109,18 @@ class Users:
         return Users(self.path, known)
 
 
+def analysts_of(policy: Policy) -> list[str]:
+    """Return who has a budget to ask from."""
+    return [*policy.analysts] or ["default"]
+
+
 def require_analyst(policy: Policy, name: str) -> None:
     """Require that a user has a budget: that the policy lists them, if it lists any.
 
     Raises:
         PolicyInvalid: DPQ608 it lists others.
     """
-    known = [*policy.analysts] or ["default"]
+    known = analysts_of(policy)
     if name in known:
         return
     near = nearest(name, known)

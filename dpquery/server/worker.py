@@ -38,7 +38,9 @@ from dpquery.server.frames import (
     request_of,
 )
 from dpquery.server.notices import notices_of
+from dpquery.server.owner import ORDERS
 from dpquery.server.sandbox import confine, limit, limit_processor
+from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
 from dpquery.wire import arrow_bytes, dumps, loads
@@ -111,6 +113,8 @@ class Worker:
     def answer(self, request: Request) -> Reply:
         """Do what is asked, and say how it ended."""
         limit_processor(self._seconds * (os.cpu_count() or 1))
+        if request.do in ORDERS:
+            return self._ordered(request)
         session: Session | None = None
         try:
             try:
@@ -129,6 +133,14 @@ class Worker:
             return reply
         return replace(reply, session=dumps(session.conversation).decode())
 
+    def _ordered(self, request: Request) -> Reply:
+        """Do what the data owner orders, who asks no data and has no session."""
+        try:
+            done = ORDERS[request.do](self._database, request.arguments or {})
+        except DPQueryError as error:
+            return Reply("refused", fault=fault_of(error), body=refusal_form(error))
+        return Reply("answered", body=json.dumps(done).encode())
+
     def _session(self, request: Request) -> Session:
         earlier = None if request.session is None else loads(request.session.encode())
         analyst = analyst_of(self._database.policy, request.analyst)
@@ -138,7 +150,9 @@ class Worker:
         """Tell of an error; of files, which only the owner can mend, it tells them alone."""
         if isinstance(error, PolicyInvalid):
             error = _unavailable(self._database.log.note(error))
-        body = dumps(error) if request.whole else b""
+        body = b""
+        if request.whole:
+            body = refusal_form(error) if request.whole in FORMS else dumps(error)
         return Reply("refused", fault=fault_of(error), body=body)
 
 
@@ -151,7 +165,8 @@ def _unavailable(reference: str) -> DPQueryError:
 
 def _answered(value: object, request: Request) -> Reply:
     if request.whole:
-        return Reply("answered", body=dumps(value))
+        written = FORMS.get(str(request.whole), dumps)
+        return Reply("answered", body=written(value))
     if isinstance(value, Explanation):
         value = Answer(pa.table({"explanation": str(value).split("\n")}), value.charge)
     if isinstance(value, Answer):

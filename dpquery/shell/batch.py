@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
+from dpquery.editing.context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal
 from dpquery.link import ASKS
 from dpquery.present import BINARY, FORMATS
@@ -32,7 +33,6 @@ from dpquery.shell.arguments import (
     worded,
 )
 from dpquery.shell.console import clock, reading
-from dpquery.shell.context import Statement, statements
 
 if TYPE_CHECKING:
     from dpquery.remote import AnySession

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpquery.core.privacy import exact_number
+from dpquery.editing.complete import Known, Suggestion, matching, signature, suggestions
+from dpquery.editing.context import statements
 from dpquery.errors import nearest
 from dpquery.errors import pages as codes
 from dpquery.functions import ALL, find, names
@@ -18,8 +20,6 @@ from dpquery.functions.base import DPFunction
 from dpquery.present import FORMATS
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import open_output, read_file
-from dpquery.shell.complete import Known, Suggestion, matching, signature, suggestions
-from dpquery.shell.context import statements
 from dpquery.shell.prompt import Desk
 from dpquery.sql.bind.scope import written_name
 

@@ -16,13 +16,13 @@ from time import perf_counter
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
+from dpquery.editing.context import Statement
 from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
 from dpquery.remote import AnySession
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing
 from dpquery.shell.console import Terminal, reading
-from dpquery.shell.context import Statement
 
 DIM, REFUSED = "dim", "red"
 

@@ -29,12 +29,12 @@ from prompt_toolkit.output import Output as Screen
 from prompt_toolkit.styles import Style
 from rich.console import Console as RichConsole
 
+from dpquery.editing.complete import Known, Suggestion, known_to, suggestions
+from dpquery.editing.context import LANGUAGE, Word, ended, words_of
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
 from dpquery.remote import AnySession
-from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
 from dpquery.shell.console import Terminal
-from dpquery.shell.context import LANGUAGE, Word, ended, words_of
 from dpquery.shell.dot_commands import is_command, suggested, take
 from dpquery.shell.prompt import Desk
 

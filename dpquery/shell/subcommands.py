@@ -10,25 +10,16 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.admin import (
-    Freeze,
-    Grant,
     Promise,
-    Publish,
-    Suspend,
-    Thaw,
-    decode_order,
     digest,
 )
 from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
-from dpquery.budget.ledger.record import Record
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.source import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out
@@ -41,10 +32,11 @@ from dpquery.shell.batch import answers_to, show, writing
 
 def show_charges(options: Namespace) -> None:
     """List what has been charged and ordered, oldest first, and what stands now."""
+    from dpquery.budget.ledger.report import history_row
     from dpquery.catalog import remarks
 
     with _existing(options.argument) as (policy, ledger):
-        records = [(record, row) for record in ledger.history() if (row := _row(record))]
+        records = [(record, row) for record in ledger.history() if (row := history_row(record))]
         orders = ledger.orders()
     said = iter(remarks([one.entry() for one, _ in records if not one.is_order], policy))
     told = ["" if one.is_order else cell_text(next(said)) for one, _ in records]
@@ -66,26 +58,6 @@ def _laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], right: str = 
     columns = zip(*rows, strict=True) if rows else [()] * len(heads)
     each = zip(heads, columns, strict=True)
     return lay_out([TextColumn(head, texts, head == right) for head, texts in each])
-
-
-def _row(record: Record) -> tuple[str, str, str, str] | None:
-    """Write a charge, or an order where a line says what it does."""
-    when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
-    if not record.is_order:
-        loss = str(basic(record.charged()))
-        return when, cell_text(record.analyst), loss, cell_text(record.query)
-    match decode_order(record.events):
-        case Freeze():
-            return when, "–", "–", "-- frozen"
-        case Suspend(analyst, failures):
-            return when, cell_text(analyst), "–", f"-- frozen after {failures} failures"
-        case Thaw(analyst):
-            return when, "–" if analyst is None else cell_text(analyst), "–", "-- thawed"
-        case Publish():
-            return when, "–", "–", "-- published"
-        case Grant(analyst, granted):
-            return when, cell_text(analyst), "–", f"-- granted {granted}"
-    return None
 
 
 def _told(promise: Promise) -> str:

@@ -9,10 +9,10 @@ import pytest
 from dpquery import functions
 from dpquery.core.source import Source
 from dpquery.errors import Diagnostic, QueryRefused
+from dpquery.server.web.pasting import pasted
 from dpquery.sql.commands import read_aside
 from tests.corpus import cases
 from tests.corpus.cases import GRAMMAR, Case
-from tests.corpus.pasted import pasted
 from tests.tasks import ROOT
 
 CASES = [case for path in cases.all_files() for case in cases.read(path)]

@@ -18,9 +18,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpquery
+from dpquery.editing.complete import suggestions
 from dpquery.policy.sources.files import copy_samples
 from dpquery.shell import main as interactive
-from dpquery.shell.complete import suggestions
 from dpquery.shell.main import main
 from dpquery.shell.repl import BAR, QueryLexer, Repl, Suggesting, _cells, history_file
 from tests.shell.desks import FakeDesk

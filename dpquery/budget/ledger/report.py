@@ -16,12 +16,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from math import exp, inf, nextafter
 from typing import TYPE_CHECKING
 
 from dpquery.budget.accountant import additive, basic
+from dpquery.budget.ledger.admin import Freeze, Grant, Publish, Suspend, Thaw, decode_order
 from dpquery.budget.ledger.record import Record
 from dpquery.core.events import (
     Approximate,
@@ -34,6 +36,7 @@ from dpquery.core.events import (
     releases,
 )
 from dpquery.core.privacy import Ceiling, Loss, decimal_text
+from dpquery.core.text_table import cell_text
 from dpquery.core.zcdp import epsilon_above
 
 if TYPE_CHECKING:
@@ -194,3 +197,23 @@ def _coin(epsilon: float) -> float:
 def _above(number: Fraction) -> float:
     near = float(number)
     return near if Fraction(near) >= number else nextafter(near, inf)
+
+
+def history_row(record: Record) -> tuple[str, str, str, str] | None:
+    """Write a charge, or an order where a line says what it does: when, who, loss, what."""
+    when = f"{datetime.fromisoformat(record.at):%Y-%m-%d %H:%M:%S}"
+    if not record.is_order:
+        loss = str(basic(record.charged()))
+        return when, cell_text(record.analyst), loss, cell_text(record.query)
+    match decode_order(record.events):
+        case Freeze():
+            return when, "–", "–", "-- frozen"
+        case Suspend(analyst, failures):
+            return when, cell_text(analyst), "–", f"-- frozen after {failures} failures"
+        case Thaw(analyst):
+            return when, "–" if analyst is None else cell_text(analyst), "–", "-- thawed"
+        case Publish():
+            return when, "–", "–", "-- published"
+        case Grant(analyst, granted):
+            return when, cell_text(analyst), "–", f"-- granted {granted}"
+    return None

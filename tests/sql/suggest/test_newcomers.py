@@ -9,8 +9,8 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
+from dpquery.server.web.pasting import pasted
 from dpquery.session import Session
-from tests.corpus.pasted import pasted
 from tests.samples import sample_policy
 
 ROWS = """SELECT i // 10 AS user_id, DATE '2025-01-01' + (i % 90)::INT AS "day",

@@ -8,8 +8,8 @@ import pytest
 
 import dpquery
 from dpquery.errors import Diagnostic, QueryRefused
+from dpquery.server.web.pasting import pasted
 from dpquery.session import Session
-from tests.corpus.pasted import pasted
 from tests.samples import sample_policy
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"

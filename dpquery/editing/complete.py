@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
+from dpquery.editing.context import Place, Word, place_of, words_of
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
 from dpquery.functions.partition_selection import KEYS
-from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
@@ -76,12 +76,13 @@ def known_to(session: AnySession) -> dict[str, tuple[Column, ...]]:
 def _described(session: AnySession, name: str) -> tuple[Column, ...]:
     """Read the columns of a table or a view; none of a view that cannot be read any more."""
     try:
-        return tuple(map(_column, session.describe(name).to_dicts()))
+        return tuple(map(column_of, session.describe(name).to_dicts()))
     except QueryRefused:
         return ()
 
 
-def _column(row: Mapping[str, str | None]) -> Column:
+def column_of(row: Mapping[str, str | None]) -> Column:
+    """Read a column as DESCRIBE tells of it."""
     type_ = row["type"] or ""
     keys = [word.text for word in words_of(row["keys"] or "")] if type_ == "text" else []
     texts = tuple(key for key in keys if key != ",")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 
 from dpquery.core.source import Span
 
@@ -17,6 +17,8 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|[\w.]+|\S")
 _CLOSING = {")": "(", "]": "["}
 _ALIKE = {"rows": "range"}
 _CLAUSES = re.compile(r"\)|\b(?:GROUP BY|HAVING|ORDER BY|LIMIT|WHERE)\b|$", re.IGNORECASE)
+
+MOST_STRETCHES = 2000
 
 
 def pasted(query: str, span: Span | None, remedy: str) -> Iterator[str]:
@@ -33,7 +35,7 @@ def pasted(query: str, span: Span | None, remedy: str) -> Iterator[str]:
     starts += [a for a, _ in tokens if a >= span.start]
     starts += [a for a, _ in tokens if a <= span.start][-2:]
     near = sorted(set(starts), key=lambda start: abs(start - span.start))
-    for start, (_, end) in product(near, tokens):
+    for start, (_, end) in islice(product(near, tokens), MOST_STRETCHES):
         if (
             end > start
             and end >= span.start
