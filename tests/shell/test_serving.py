@@ -80,7 +80,7 @@ def test_what_cannot_be_done_writes_nothing(
     ("options", "said"),
     [
         (["--listen", "0.0.0.0:0"], "is open to other machines"),
-        (["--listen", "nowhere"], "a door is HOST:PORT"),
+        (["--listen", "localhost:none"], "a door is HOST:PORT"),
         (["--http", "0.0.0.0:1"], "is open to other machines"),
         (["--tls-cert", "a.crt"], "--tls-cert and --tls-key go together"),
         (["--tls-cert", "a.crt", "--tls-key", "a.key"], "are no certificate with its key"),

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpquery.policy.model import External
 from dpquery.policy.sources.snapshots import (
@@ -265,6 +264,8 @@ def _own(texts: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(texts.type):
         return texts.dictionary_encode()
     used = texts.indices.unique().drop_null()
+    import pyarrow.compute as pc  # loaded where a table of a library is read
+
     places = pc.index_in(texts.indices, used)
     return pa.DictionaryArray.from_arrays(places, texts.dictionary.take(used))
 
