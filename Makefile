@@ -22,6 +22,7 @@ shell_tests := shell present
 interface_tests := interface
 docs_tests := docs errors
 property_tests := property
+server_tests := server
 
 .PHONY: help setup check test slow corpus corpus-update fix docs data demo bench study clean
 
@@ -45,7 +46,7 @@ check: $(STAMP)  ## format, lint, types, import contracts
 test: check  ## check, then every test that is not marked slow (k=NAME picks some)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not slow' $(if $(k),-k '$(k)')
 
-test-%: $(STAMP)  ## one area: sql, mechanisms, functions, plan, engine, ledger, cache, policy, shell, interface, docs, property
+test-%: $(STAMP)  ## one area: sql, mechanisms, functions, plan, engine, ledger, cache, policy, shell, interface, server, docs, property
 	$(if $($*_tests),,$(error there is no area $*; tests/README.md lists them))
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not slow' $(addprefix tests/,$($*_tests)) $(if $(k),-k '$(k)')
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dpquery.connecting import connect
     from dpquery.session import Session
 
-    __version__: str
-
 __all__ = [
     "Answer",
     "BudgetRefused",
@@ -56,6 +54,7 @@ __all__ = [
 ]
 
 
+__version__ = "0.1.0"
 _LAZY = {"Session": "dpquery.session", "connect": "dpquery.connecting"}
 
 
@@ -64,8 +63,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_LAZY[name]), name)
     if name == "dbapi":
         return import_module("dpquery.dbapi")
-    if name == "__version__":
-        return import_module("importlib.metadata").version("dpquery")
     # `from dpquery import functions` asks here first: a module must not load the registry.
     if name[:1] != "_" and find_spec(f"dpquery.{name}") is None:
         maker = import_module("dpquery.builder").find(name)

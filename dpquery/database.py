@@ -25,8 +25,8 @@ class Database:
         declared = any(table.single for table in policy.tables.values())
         own = not policy.published
         self.log = FaultLog(policy.ledger.faults, own=own, declared=declared)
+        self.public = PublicEngine(policy)  # opens while files and ledger are looked at
         self.policy = policy = require_fit(policy, self.log)
-        self.public = PublicEngine(policy)
         self.ledger: Ledger = open_ledger(policy.ledger, promise_of(policy))
         watch = watch_of(policy, self.ledger)
         self.engine: Engine = open_engine(

@@ -24,6 +24,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from dpquery import __version__
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell, Release
 from dpquery.ir.expr import ColumnRef, Scalar
@@ -130,7 +131,7 @@ def _deciding(scan: Scan) -> tuple[ColumnRef, ...]:
 @cache
 def _computer() -> tuple[str, ...]:
     """Name what computes exact values here; functions that it could differ on are left out."""
-    return platform.machine(), version("dpquery"), version("duckdb")
+    return platform.machine(), __version__, version("duckdb")
 
 
 def encode_cells(cells: Sequence[NoisyCell]) -> str:

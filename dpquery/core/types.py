@@ -108,8 +108,8 @@ class Interval:
         """Whether both ends are known."""
         return self.low is not None and self.high is not None
 
-    def within(self, low: int, high: int) -> bool:
-        """Return whether every value of the range lies between two integers."""
+    def within(self, low: Fraction | int, high: Fraction | int) -> bool:
+        """Return whether every value of the range lies between two numbers."""
         return (
             self.low is not None
             and self.high is not None

@@ -2,7 +2,7 @@
 
 Nothing here runs before a receipt is open. A fingerprint is taken before and after each scan,
 so that one release sees one state of the data. Files are trusted to be what their format says:
-text that is not UTF-8, or a page that cannot be decoded, fails every scan that reads it.
+a page that cannot be decoded fails every scan that reads it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpquery.policy.sources.headers import MARK, opened
 
@@ -89,6 +88,8 @@ def _lines(data: bytes) -> pa.Array:
 
 def _full(lines: pa.Array) -> pa.Array:
     """Say which lines are rows: all but those with nothing in them."""
+    import pyarrow.compute as pc
+
     return pc.fill_null(pc.not_equal(pc.binary_length(lines), 0), True)
 
 

@@ -6,10 +6,12 @@ charge is the sum of what its mechanisms lose for the sensitivities of their mea
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from dpquery.answer import Guarantee
@@ -37,6 +39,7 @@ from dpquery.plan.auto_bounds import (
 )
 from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
+from dpquery.policy.units import likely_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +151,24 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
     return Plan(checked, frontiers, charge, notes, tuple(searches.found))
 
 
+def _named_by_unit(policy: Policy) -> str:
+    """Say how the column of a person is named: one that could be it, if any."""
+    private = (table for table in policy.tables.values() if not table.public)
+    of_each = [likely_units({n: c.type for n, c in one.columns.items()}) for one in private]
+    likely = next(chain.from_iterable(of_each), None)
+    if likely is None:
+        return ""
+    column = shlex.quote(likely)
+    return f"; if it names a person: --unit {column}, in Python unit={likely!r}"
+
+
 def _notes(
     checked: Checked, frontiers: Sequence[FrontierPlan], policy: Policy
 ) -> Iterator[str]:
     if any(frontier.scan.contribution.unit is None for frontier in frontiers):
-        own = "; name the person's column: --unit user_id, in Python unit='user_id'"
         yield (
             "each row is its own privacy unit: a person with several rows is NOT protected as "
-            f"a whole{'' if policy.published else own}"
+            f"a whole{'' if policy.published else _named_by_unit(policy)}"
         )
     for frontier in frontiers:
         if frontier.releases:

@@ -66,6 +66,8 @@ class Column:
     """Whether the files hold it in another type, so that each value is converted when read."""
     path: tuple[str, ...] = ()
     """Where it is inside of structures, by the name of each; otherwise empty."""
+    exact: bool = False
+    """Whether what its type does not hold is NULL: the nearest one would be another unit."""
 
     def identity(self) -> str:
         """Return the name of the column in the ledger: all that decides which part a row is in.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from dpquery.core.types import Kind, Type
+from dpquery.core.types import MOMENTS, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
     Section,
@@ -26,7 +26,7 @@ from dpquery.policy.model import Column, Table, Through
 from dpquery.policy.names import own_words, person, refers_to
 from dpquery.policy.values import ascii_folded, read_through
 
-UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DATE, Kind.DECIMAL})
+UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DECIMAL, *MOMENTS})
 """Types whose values are equal exactly or not at all."""
 UNDECIDED = "?"
 """What a draft says in the place of what the owner alone knows."""
@@ -147,12 +147,14 @@ _DECISIONS = {
 
 
 def read_unit_type(unit: str, type_: Type) -> Type:
-    """Return the type of a privacy unit, or refuse another than integer and text."""
+    """Return the type of a privacy unit, or refuse one whose values are not equal exactly."""
     if type_.kind not in UNIT_KINDS or type_.listed:
         what = f"makes a {type_} the privacy unit: {unit}"
         why = "rows belong to one unit when their values are equal, which is exact\n"
-        remedy = "name a column of integers, texts, dates or decimals"
-        raise contradiction(what, f"{why}for integers, texts, dates and decimals.", remedy)
+        remedy = "name a column of integers, texts, dates, timestamps or decimals"
+        raise contradiction(
+            what, f"{why}for integers, texts, dates, timestamps and decimals.", remedy
+        )
     return type_
 
 
@@ -302,7 +304,7 @@ def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str
         unfit = contradiction(what, why, "write them with one type")
         raise section.refuse("unit_through", unfit)
     if known[0].kind not in UNIT_KINDS:
-        why = "keys are equal exactly or not at all: integers, texts, dates, decimals."
+        why = "keys are equal exactly or not: integers, texts, dates, timestamps, decimals."
         unfit = contradiction(f"has a key of type {known[0]}", why, "name other columns")
         raise section.refuse("unit_through", unfit)
     return known[0]

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
+from dpquery.server.wire import dumps
 
 GRACE = 5.0
 """Seconds that a worker has to end a statement that was stopped."""
@@ -289,8 +290,7 @@ def _failure() -> Reply:
     fault = Fault(
         error.code, error.sqlstate, found.title, str(error), None, " ".join(why), "SHOW LEDGER"
     )
-    return Reply("refused", fault=fault)
+    return Reply("refused", fault=fault, body=dumps(error))
 
 
 FAILED = _failure()
-"""For a client of our own, the body is empty: it makes the error of the fault."""

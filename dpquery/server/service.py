@@ -72,7 +72,7 @@ class Service:
     def __init__(self, settings: Settings, log: Callable[[str], None] | None = None) -> None:
         self.settings = settings
         self.policy: Policy = load_policy(settings.policy)
-        self.users = Users.beside(settings.policy)
+        self._users = Users.beside(settings.policy)
         self.metrics: Counter[tuple[str, str]] = Counter()
         """How often something happened, and how it ended."""
         self._log = log or _to_standard_error
@@ -82,6 +82,16 @@ class Service:
         self._running = 0
         self.clients = 0
         """Connections that are open."""
+
+    @property
+    def users(self) -> Users:
+        """Who may log in: as the file says now, or as it said while it was in order."""
+        if self._users.outdated():
+            try:
+                self._users = Users.beside(self.settings.policy)
+            except DPQueryError as error:
+                self.log("users refused", reason=str(error))
+        return self._users
 
     def _new_pool(self) -> Pool:
         seconds = self.policy.limits.seconds + SLOWER
@@ -96,12 +106,9 @@ class Service:
         return fault
 
     async def reload(self) -> None:
-        """Read policy and users anew; what cannot be served leaves the old ones in force."""
+        """Read the policy anew; one that cannot be served leaves the old one in force."""
         try:
-            policy, users = (
-                load_policy(self.settings.policy),
-                Users.beside(self.settings.policy),
-            )
+            policy = load_policy(self.settings.policy)
         except DPQueryError as error:
             self.log("reload refused", reason=str(error))
             return
@@ -113,7 +120,7 @@ class Service:
             await pool.close()
             self.log("reload refused", reason=fault.text)
             return
-        old, self._pool, self.users = self._pool, pool, users
+        old, self._pool = self._pool, pool
         self.log("reloaded", policy=self.settings.policy.name)
         await old.retire()
 
@@ -192,14 +199,8 @@ class Service:
         await self._leave(began)
         self.metrics[do, reply.ended] += 1
         fault = reply.fault.code if reply.fault else None
-        self.log(
-            "statement",
-            name=client.name,
-            door=client.door,
-            do=do,
-            ended=reply.ended,
-            code=fault,
-        )
+        who = {"name": client.name, "door": client.door}
+        self.log("statement", **who, do=do, ended=reply.ended, code=fault)
         return reply
 
     async def _leave(self, began: float) -> None:

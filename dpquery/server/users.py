@@ -33,6 +33,8 @@ class Users:
 
     path: Path
     known: Mapping[str, User] = field(default_factory=dict)
+    state: tuple[int, ...] = ()
+    """Of the file, when it was read."""
 
     @classmethod
     def beside(cls, policy: Path) -> Users:
@@ -44,18 +46,26 @@ class Users:
         path = policy.with_suffix(".users")
         try:
             with path.open(encoding="utf-8") as file:
-                open_to_others = os.fstat(file.fileno()).st_mode & 0o077
+                found = os.fstat(file.fileno())
                 text = file.read()
         except FileNotFoundError:
             return cls(path)
         except (OSError, UnicodeDecodeError):
             raise _unfit(path, "it cannot be read") from None
-        if open_to_others:
+        if found.st_mode & 0o077:
             raise _unfit(path, "others can read it", f"chmod 600 {path.name}")
         try:
-            return cls(path, {name: _user(one) for name, one in json.loads(text).items()})
+            known = {name: _user(one) for name, one in json.loads(text).items()}
         except (ValueError, AttributeError, KeyError, TypeError):
             raise _unfit(path, "it is no file of users") from None
+        return cls(path, known, _state(found))
+
+    def outdated(self) -> bool:
+        """Return whether the file is another one by now."""
+        try:
+            return _state(self.path.stat()) != self.state
+        except OSError:
+            return bool(self.state)
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
@@ -116,6 +126,10 @@ def require_analyst(policy: Policy, name: str) -> None:
     remedy = (f"{add} with epsilon = 1 in the policy", f"analysts here: {listed(known, near)}")
     title = f"the policy lists no analyst {shown(name)}"
     raise PolicyInvalid(Diagnostic("DPQ608", title, why=(why,), remedy=remedy))
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _user(stored: Mapping[str, object]) -> User:

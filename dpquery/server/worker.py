@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -189,8 +190,12 @@ def main() -> None:
     try:
         policy = load_policy(Path(settings["policy"]))
         limit(settings["memory"])
-        database = Database(policy)
+        for folder in writable(policy):
+            with suppress(OSError):  # opening the ledger says so
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A thread that runs already stays free: so first this, and then engines and ledger.
         confined = confine(readable(policy), writable(policy), network=networked(policy))
+        database = Database(policy)
         begun = Reply("answered", tag="confined" if confined else "not confined")
     except DPQueryError as error:
         fault = Fault(error.code, error.sqlstate, error.diagnostic.title, str(error))

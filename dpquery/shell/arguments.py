@@ -42,13 +42,17 @@ Other commands:
   dpquery ledger thaw POLICY    charge again; forgive failures, of all or of --analyst A
   dpquery ledger grant POLICY --analyst A --add E | --to E [--delta D]
                                 raise one analyst's limit by or to E, up to the policy's total
+  dpquery serve POLICY          serve it: --listen HOST:PORT for PostgreSQL's protocol, --http
+                                HOST:PORT for browsers, --tls-cert FILE --tls-key FILE
+  dpquery user add POLICY NAME...
+                                let analysts log in to the server; passwd, list, remove
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
 in dpquery, 130 interrupted.
 """
 
 
-VERBS = ("demo", "explain", "ledger", "policy")
+VERBS = ("demo", "explain", "ledger", "policy", "serve", "user")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
 """Suffixes of files that tables are written to."""
@@ -274,9 +278,36 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
             add("file", metavar="FILE", help="a new file")
         case "thaw":
             add("--analyst", metavar="A", help="who alone; all where nobody is named")
+        case "serve":
+            _add_serving(add)
+        case "add" | "passwd" | "remove":
+            add("name", metavar="NAME", nargs="+" if verb == "add" else 1)
+            if verb != "remove":
+                add("--generate", action="store_true", help="make a password, and print it")
+            if verb == "add":
+                add("--owner", action="store_true", help="sees all budgets, and gives orders")
         case "grant":
             add("--analyst", metavar="A", required=True, help="as the policy names them")
             add("--delta", metavar="D", help="the same for delta, in the same way")
+
+
+def _add_serving(add: Callable[..., object]) -> None:
+    """Add what a server may be told."""
+    here = "127.0.0.1:5433"
+    said = f"for PostgreSQL's protocol; {here}"
+    add("--listen", metavar="HOST:PORT", default=here, help=said)
+    add("--http", metavar="HOST:PORT", help="for browsers; nowhere unless it is stated")
+    add("--tls-cert", metavar="FILE", help="a certificate; needed beyond this machine")
+    add("--tls-key", metavar="FILE", help="its key")
+    add("--workers", metavar="N", type=_count, default=2, help="statements at once; 2")
+    add("--memory", metavar="SIZE", default="6GB", help="addresses of one worker; 6GB")
+    add("--connections", metavar="N", type=_count, default=2000, help="at most; 2000")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 16):
+        raise ArgumentTypeError(f"a number from 1 on, not {text!r}")
+    return int(text)
 
 
 _ARGUMENTS = {

@@ -7,6 +7,7 @@ is named by its type and place only: its own text could hold values of the data 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 import tempfile
@@ -172,16 +173,31 @@ def _policy_check(options: Namespace) -> int:
     return ExitCode.USAGE if faulty else ExitCode.ANSWER
 
 
+def _of(module: str, name: str) -> Callable[[Namespace], int]:
+    """Return a command of a module that is loaded when it runs."""
+
+    def run(options: Namespace) -> int:
+        getattr(importlib.import_module(f"dpquery.shell.{module}"), name)(options)
+        return ExitCode.ANSWER
+
+    return run
+
+
 _LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
-_VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int] | str]] = {
+_VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("explain",): ("TOPIC", _explain),
     ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
-    ("policy", "publish"): ("POLICY", "publish"),
-    ("ledger", "show"): ("POLICY", "show_charges"),
-    **{("ledger", verb): ("POLICY", verb) for verb in _LEDGER_VERBS},
+    ("policy", "publish"): ("POLICY", _of("subcommands", "publish")),
+    ("ledger", "show"): ("POLICY", _of("subcommands", "show_charges")),
+    **{("ledger", verb): ("POLICY", _of("subcommands", verb)) for verb in _LEDGER_VERBS},
+    ("serve",): ("POLICY", _of("serving", "serve")),
+    ("user", "add"): ("POLICY", _of("serving", "add")),
+    ("user", "passwd"): ("POLICY", _of("serving", "passwd")),
+    ("user", "list"): ("POLICY", _of("serving", "list_")),
+    ("user", "remove"): ("POLICY", _of("serving", "remove")),
 }
-"""What each takes, and what runs it: a function here, or one of `subcommands` by its name."""
+"""What each takes, and what runs it."""
 FIRST_WORDS = frozenset(VERBS) - {"demo"}
 
 
@@ -191,12 +207,7 @@ def run_verb(argv: list[str]) -> int:
         if argv[: len(words)] == list(words):
             parser = verb_parser(*words, argument=argument)
             options = parser.parse_args(argv[len(words) :])
-            if not isinstance(run, str):
-                return run(options)
-            from dpquery.shell import subcommands
-
-            getattr(subcommands, run)(options)
-            return ExitCode.ANSWER
+            return run(options)
     usual = [" ".join(("dpquery", *words, argument)) for words, (argument, _) in _VERBS.items()]
     meant = (usage for usage in usual if usage.startswith(f"dpquery {argv[0]}"))
     raise UsageError(f"write {', or '.join(meant)}")

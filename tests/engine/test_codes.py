@@ -77,6 +77,12 @@ CASES = {
     "a quotient": (
         pa.array([-7, 7, 0, None]), ANY, "7 // x, bounds=[-1, 1]", [-1, 1, None, None],
     ),
+    "one value above the bounds": (
+        INTEGERS, ANY, f"x // {10**20} + 100, bounds=[0, 3]", [3] * 7 + [None],
+    ),
+    "one value below the bounds": (
+        INTEGERS, ANY, "SIGN(x) * 0 - 9, bounds=[0, 3]", [0] * 7 + [None],
+    ),
     "a decimal": (
         decimals(9, 2, "-3", "0.25", "3.14", "99.99", None),
         decimal_column(9, 2, "0.25", "50"), "x", [25, 25, 314, 5000, None],

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb import engine as engine_module
-from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import Place
+from dpquery.engine.duckdb.column_cache import SHARE, Held, _width
+from dpquery.engine.duckdb.column_sql import COUNTED, Place
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, Column, Policy
@@ -132,6 +132,16 @@ def test_units_of_any_kind_are_numbered(tmp_path: Path, kind: str, per_unit: int
     )
     found = require_same(policy, TEXTS)
     assert [one.given for one in found[0]] != [[0]]
+
+
+def test_tables_of_ten_million_rows_fit_the_smallest_share(tmp_path: Path):
+    """A number takes eight bytes, a key as an enumeration four, a counted unit twelve."""
+    file = write(tmp_path / "t.parquet", k=["a"], v=[1])
+    columns = [Column("k", TEXT, keys=("a",)), Column("v", INTEGER, Bounds(0, 9))]
+    table = private_table([file], columns)
+    assert _width(table, {"c:v", "k:k", COUNTED}) == 8 + 4 + 12
+    assert 2 * 10**7 * _width(table, {"c:v", "k:k", COUNTED}) < SHARE // 2
+    assert _width(table, {"c:k"}) == 16 + 4 * 256
 
 
 WAY = """

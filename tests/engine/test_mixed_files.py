@@ -54,8 +54,17 @@ CLASSES = {
         "d9": NUMBERS["d9"],
         "d38": _decimals(38, 20),
     },
-    "timestamp": {"us": _moments("us"), "ns": _moments("ns"), "int96": _moments("us")},
-    "timestamptz": {"us": _moments("us", "UTC"), "ns": _moments("ns", "Asia/Tokyo")},
+    "timestamp": {
+        "us": _moments("us"),
+        "ns": _moments("ns"),
+        "int96": _moments("us"),
+        "ms": _moments("ms"),
+    },
+    "timestamptz": {
+        "us": _moments("us", "UTC"),
+        "ns": _moments("ns", "Asia/Tokyo"),
+        "ms": _moments("ms", "UTC"),
+    },
     "time": {
         "ms": pa.array([0, 86399999, None], pa.int32()).cast(pa.time32("ms")),
         "us": pa.array([0, 86399999999, None], pa.int64()).cast(pa.time64("us")),

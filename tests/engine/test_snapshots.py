@@ -528,3 +528,28 @@ def test_a_server_is_read_in_the_state_that_was_looked_at(
     kept.append(MORE)
     with pytest.raises(Unreadable, match="than were looked at first"):
         snapshot.read(["id"]).read_all()
+
+
+@pytest.mark.parametrize("kind", [DeltaInS3, Iceberg, Objects])
+def test_a_text_of_many_rows_is_held_once(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Kept],
+):
+    monkeypatch.chdir(tmp_path)
+    if kind is not Iceberg:
+        as_if_allowed(request.getfixturevalue("endpoint"), tmp_path, monkeypatch)
+    made = kind(tmp_path)
+    text = "x" * 100_000
+    rows = pa.table({"id": range(9, 1009), "age": [1] * 1000, "region": [text] * 1000})
+    made.append(rows)
+    Path("policy.toml").write_text(POLICY.format(source=made.source))
+    snapshot = opened(load_policy("policy.toml").tables["people"].source)
+    found = list(snapshot.read(["id", "region"]))
+    assert sum(batch.num_rows for batch in found) in {1000, 1004}
+    assert max(batch.nbytes for batch in found) < 10 * len(text)
+    with dpquery.connect("policy.toml") as session:
+        assert session.sql(COUNT).scalar() == sum(batch.num_rows for batch in found)
+    assert not [one for one in caplog.records if one.name.startswith("pyiceberg")]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -31,22 +33,43 @@ from tests.oracle import engine as oracle
 from tests.worlds import planned
 
 DECIMAL = Type(Kind.DECIMAL, 6, 2)
+HUGE, LONG = 10**38 - 1, 2**63
+UUIDS = [UUID(int=0), UUID(int=2**127), UUID(int=2**128 - 1)]
 AS_ARROW = {
-    "text": pa.string(),
-    "integer": pa.int32(),
-    "date": pa.date32(),
-    "decimal(6,2)": pa.decimal128(6, 2),
+    "text": [pa.string(), pa.large_string()],
+    "uuid": [pa.uuid(), pa.string()],
+    "integer": [pa.int32(), pa.uint8()],
+    "date": [pa.date32()],
+    "timestamp": [pa.timestamp("us"), pa.timestamp("ns")],
+    "timestamptz": [pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns", "UTC")],
+    "decimal(6,2)": [pa.decimal128(6, 2), pa.decimal128(5, 1)],
+    "decimal(20,0)": [pa.uint64(), pa.decimal128(20, 0)],
+    "decimal(38,0)": [pa.decimal128(38, 0), pa.decimal256(38, 0)],
 }
+"""What files have that units of a type are read from, other ones for x than for y; uuid is the
+policy's text."""
 VALUES = {
+    "uuid": [*UUIDS, None],
+    "decimal(20,0)": [0, 1, 2**63 - 1, 2**63, 2**64 - 1, None],
+    "decimal(38,0)": [0, HUGE, HUGE - 1, -HUGE, None],
     "text": ["", "a", "1:a", "11", "a1:b", None],
-    "integer": [0, 1, 11, -1, None],
+    "integer": [0, 1, 11, 255, None],
     "date": [date(1, 1, 1), date(2020, 2, 29), date(9999, 12, 31), None],
+    "timestamp": [LONG - 1, 1 - LONG, -LONG, LONG - 2, -1, 0, 1711846800000000, None],
+    "timestamptz": [1729990800000000, 1729994400000000, LONG - 1, -LONG, -1, None],
     "decimal(6,2)": [Decimal("0.00"), Decimal("1.00"), Decimal("-1.50"), None],
 }
 UNITS = (
     ("date",),
     ("decimal(6,2)",),
+    ("uuid",),
+    ("decimal(20,0)",),
+    ("decimal(38,0)",),
+    ("timestamp",),
+    ("timestamptz",),
     ("text", "integer"),
+    ("uuid", "timestamp"),
+    ("decimal(20,0)", "text"),
     ("text", "text"),
     ("date", "decimal(6,2)", "text"),
 )
@@ -67,6 +90,21 @@ columns.{name} = {{ type = "integer", bounds = [-2, 9] }}
 Row = tuple[object, ...]
 
 
+def stored(units: list[object], type_: pa.DataType) -> pa.Array:
+    """Return units as a file holds them; nanoseconds cannot hold all of them."""
+    if pa.types.is_timestamp(type_):
+        if type_.unit == "ns":
+            units = [one * 1000 if one and abs(one) < LONG // 1000 else one for one in units]
+        return pa.array(units, pa.int64()).cast(type_)
+    if pa.types.is_string(type_):
+        return pa.array([None if one is None else str(one) for one in units], type_)
+    if isinstance(type_, pa.UuidType):
+        return pa.array([None if one is None else one.bytes for one in units], type_)
+    if pa.types.is_decimal(type_):
+        return pa.array([None if one is None else Decimal(one) for one in units], type_)
+    return pa.array(units, type_)
+
+
 def policy_at(place: Path, types: Row, rows: dict[str, list[Row]], neighbours: str) -> Policy:
     """Write the tables x and y: a unit in its columns, and a number of the table's name."""
     text = POLICY.format(neighbours=neighbours)
@@ -76,10 +114,11 @@ def policy_at(place: Path, types: Row, rows: dict[str, list[Row]], neighbours: s
         unit = unit if len(parts) > 1 else f'"{parts[0]}"'
         text += TABLE.format(name=name, unit=unit)
         for part, type_ in zip(parts, types, strict=True):
-            short = ", max_length = 8" if type_ == "text" else ""
-            text += f'columns.{part} = {{ type = "{type_}"{short} }}\n'
+            short = ", max_length = 8" if type_ in {"text", "uuid"} else ""
+            declared = "text" if type_ == "uuid" else type_
+            text += f'columns.{part} = {{ type = "{declared}"{short} }}\n'
         arrays = {
-            part: pa.array([row[at] for row in own], AS_ARROW[types[at]])
+            part: stored([row[at] for row in own], AS_ARROW[types[at]][-(name == "y")])
             for at, part in enumerate(parts)
         }
         arrays[name] = pa.array([row[-1] for row in own], pa.int64())
@@ -324,3 +363,78 @@ max_rows_contributed = 10
 o = { type = "integer" }
 x = { type = "integer", bounds = [0, 10] }
 """
+
+
+HIDDEN = """
+[budget]
+epsilon = 9e9
+[tables.t]
+{source}
+privacy_unit_column = "u"
+max_rows_contributed = 1
+columns.x = {{ type = "integer", bounds = [0, 10] }}
+{unit}
+"""
+WIDEST = 2**127 - 1
+INEXACT = {
+    "HUGEINT": ("decimal(38,0)", [WIDEST, WIDEST - 1, HUGE - 1, -WIDEST, -5, 5], 3),
+    "UHUGEINT": ("decimal(38,0)", [2**128 - 1, 2**128 - 2, HUGE - 1, 5], 2),
+    "UBIGINT": ("decimal(20,0)", [2**64 - 1, 2**64 - 2, 2**63, 5], 4),
+    "DOUBLE": ("integer, bounds = [0, 1]", [1.0, 1.4, 1e300, 1e301, "NaN", "inf", 2.0], 2),
+    "DECIMAL(38,1)": ("integer, bounds = [0, 1]", ["1.0", "1.4", "9" * 30, "9" * 31, 2], 2),
+    "TIMESTAMP_NS": ("timestamp", [f"2024-01-01 00:00:00.00000000{n}" for n in (1, 9)], 0),
+    "TIMESTAMP_MS": ("timestamp", ["2024-01-01", "2024-01-02", "infinity"], 2),
+}
+"""What DuckDB files have: types and values, and how many of these are units as declared."""
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("stored_as", INEXACT)
+def test_a_value_that_its_type_does_not_hold_is_no_unit(
+    tmp_path: Path, stored_as: str, hidden: bool
+):
+    """Cut or rounded, it would be another's: or, uncut, it would fail every scan."""
+    declared, values, units = INEXACT[stored_as]
+    if hidden and "bounds" in declared:
+        return  # of a column that is not listed, there are none
+    with closing(duckdb.connect(tmp_path / "t.duckdb")) as database:
+        listed = ", ".join(f"('{one}')" for one in values)
+        made = f"SELECT CAST(u AS {stored_as}) AS u, 1 AS x FROM (VALUES {listed}) AS v(u)"
+        database.execute(f"CREATE TABLE t AS {made}")
+    type_, _, bounds = declared.partition(", b")
+    unit = f'privacy_unit_type = "{type_}"'
+    if not hidden:
+        unit = f'columns.u = {{ type = "{type_}"{bounds and ", b"}{bounds} }}'
+    text = HIDDEN.format(source='database = "t.duckdb"\ntable = "t"', unit=unit)
+    (tmp_path / "p.toml").write_text(text, "utf-8")
+    with dpquery.connect(tmp_path / "p.toml") as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e6) FROM t").scalar() == units
+        if not hidden:
+            asked = "SELECT DP_COUNT(DISTINCT u, eps=1e6, max_groups_contributed=1) FROM t"
+            assert session.sql(asked).scalar() == units
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_key_that_its_type_does_not_hold_is_nobodys(tmp_path: Path, shown: bool):
+    """Orders of two units and items of two orders would meet on one number."""
+    listed = 'columns.o = { type = "decimal(38,0)" }'
+    text = HIDDEN.format(source='database = "t.duckdb"\ntable = "t"', unit=listed) + """
+[tables.t.columns.u]
+type = "integer"
+[tables.items]
+database = "t.duckdb"
+table = "items"
+unit_through = { column = "of", table = "t", key = "o" }
+max_rows_contributed = 9
+columns.n = { type = "integer", bounds = [0, 9] }
+""" + ('columns.of = { type = "decimal(38,0)" }' if shown else "")  # fmt: skip
+    (tmp_path / "p.toml").write_text(text, "utf-8")
+    with closing(duckdb.connect(tmp_path / "t.duckdb")) as database:
+        orders = f"(1, {WIDEST}, 1), (2, {WIDEST - 1}, 1), (3, {HUGE}, 1), (4, 7, 1)"
+        database.execute("CREATE TABLE t (u BIGINT, o HUGEINT, x INTEGER)")
+        database.execute(f"INSERT INTO t VALUES {orders}")
+        database.execute("CREATE TABLE items (of HUGEINT, n INTEGER)")
+        items = ", ".join(f"({key}, 1)" for key in (WIDEST, WIDEST - 1, HUGE, 7, 7, 8))
+        database.execute(f"INSERT INTO items VALUES {items}")
+    with dpquery.connect(tmp_path / "p.toml") as session:
+        assert session.sql("SELECT DP_COUNT(*, eps=1e6) FROM items").scalar() == 3

@@ -67,7 +67,8 @@ def total(engine: DuckDBEngine, policy: Policy, text: str) -> int:
 
 CLAIMS = (
     'SELECT r."item", r."of", r."price", r."world", c.u AS "buyer" '
-    'FROM (SELECT "item", "of", "price", "world" FROM items) AS r '
+    'FROM (SELECT * REPLACE (left(CAST("item" AS VARCHAR), 2) AS "item") '
+    'FROM (SELECT "item", "of", "price", "world" FROM items)) AS r '
     'JOIN (SELECT DISTINCT CAST("number" AS BIGINT) AS k, "buyer" AS u '
     'FROM (SELECT "number", "buyer" FROM orders) '
     'WHERE "number" IS NOT NULL AND "buyer" IS NOT NULL) AS c ON r."of" = c.k'

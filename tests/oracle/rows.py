@@ -46,14 +46,18 @@ def read_rows(
         yield from _stored_rows(table, table.unit, names)
         return
     other, key = table.through.table, table.through.key
-    uncut = replace(other.columns[key], bounds=None, max_length=2**40)
+    uncut = replace(other.columns[key], bounds=None, max_length=2**40, exact=True)
     other = replace(other, columns={key: uncut})
     claims = {(row[key], owner) for owner, row in read_rows(other, [key]) if owner is not None}
     owners = {value: [] for value, _ in claims if value is not None}
     for value, owner in claims:
         if value is not None:
             owners[value].append(owner)
-    for value, row in _stored_rows(table, table.through.column, names):
+    column = Column(table.through.column, table.through.type, max_length=2**40, exact=True)
+    keys = _stored_rows(replace(table, columns={column.name: column}), None, [column.name])
+    rows = _stored_rows(table, None, names)
+    for (_, held), (_, row) in zip(keys, rows, strict=True):
+        value = held[column.name]
         for owner in owners.get(value, []):
             yield owner, row
 
@@ -63,7 +67,7 @@ def _coded_rows(
 ) -> Iterator[tuple[Value, Mapping[str, Value]]]:
     """Return rows whose unit is one text, of one column or of several."""
     parts = table.together or ((table.unit, table.unit_type),)
-    read = {name: Column(name, type_, max_length=2**40) for name, type_ in parts}
+    read = {name: Column(name, type_, max_length=2**40, exact=True) for name, type_ in parts}
     raw = _stored_rows(replace(table, columns=read), None, [*read])
     for (_, unit), (_, row) in zip(raw, _stored_rows(table, None, names), strict=True):
         texts = [_text(unit[name], type_) for name, type_ in parts]
@@ -79,6 +83,8 @@ def _coded_rows(
 def _text(value: Value, type_: Type) -> str | None:
     if value is None or type_.kind in {Kind.TEXT, Kind.INTEGER}:
         return None if value is None else str(value)
+    if type_.kind in {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}:
+        return None if value in {1 - 2**63, 2**63 - 1} else str(value)
     if type_.kind is Kind.DATE:
         return (date(1970, 1, 1) + timedelta(value)).isoformat()
     return str(decimal_value(int(value * 10**type_.scale), type_.scale))
@@ -105,7 +111,10 @@ def _rows_of(
     with pq.ParquetFile(path) as file:
         data, length = file.read(columns=sorted(wanted)), file.metadata.num_rows
     units = [None] * length if unit is None else _plain(data.column(unit))
-    cells = [map(_Clamp(column), _plain(_field(data, column))) for column in columns]
+    cells = [
+        map(_Clamp(column), _plain(_field(data, column), exact=column.exact))
+        for column in columns
+    ]
     names = [column.name for column in columns]
     for owner, *values in zip(units, *cells, strict=True):
         yield owner, dict(zip(names, values, strict=True))
@@ -130,8 +139,13 @@ def _exact(cell: Value) -> Value:
     return Fraction(cell) if isinstance(cell, Decimal) else settled(cell)
 
 
-def _plain(column: pa.ChunkedArray) -> list[Value]:
-    """Return the cells of a column; moments as the integers that the file holds."""
+def _plain(column: pa.ChunkedArray, *, exact: bool = False) -> list[Value]:
+    """Return the cells of a column; moments as the integers that the file holds.
+
+    Args:
+        column: what the file has.
+        exact: whether what is between two microseconds is NULL.
+    """
     type_ = column.type
     if pa.types.is_date32(type_):
         column = column.cast(pa.int32())
@@ -146,17 +160,27 @@ def _plain(column: pa.ChunkedArray) -> list[Value]:
     if isinstance(type_, pa.UuidType):
         return [None if cell is None else str(cell) for cell in cells]
     if pa.types.is_temporal(type_) and not pa.types.is_date(type_):
-        return [_microseconds(cell, type_.unit) for cell in cells]
+        if exact and type_.unit == "ns":
+            cells = [None if cell is None or cell % 1000 else cell for cell in cells]
+        return [_microseconds(c, type_.unit, clock=pa.types.is_time(type_)) for c in cells]
     return cells
 
 
-def _microseconds(cell: int | None, unit: str) -> int | None:
-    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite."""
-    if cell is None or unit == "us":
+def _microseconds(cell: int | None, unit: str, *, clock: bool) -> int | None:
+    """Return a moment in microseconds; NULL for those of nanoseconds that are infinite.
+
+    A time beyond the day is NULL, and a millisecond without microseconds is infinite.
+    """
+    day = 24 * 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    if cell is None or (clock and not 0 <= cell < day):
+        return None
+    if unit == "us":
         return cell
+    if unit in {"s", "ms"}:
+        return max(1 - 2**63, min(2**63 - 1, cell * {"ms": 1000, "s": 10**6}[unit]))
     if unit == "ns" and cell in {1 - 2**63, 2**63 - 1}:
         return None
-    return cell // 1000 if unit == "ns" else cell * {"ms": 1000, "s": 10**6}[unit]
+    return cell // 1000
 
 
 class _Clamp:
@@ -165,6 +189,7 @@ class _Clamp:
     def __init__(self, column: Column) -> None:
         self._type = column.type
         self._longest = column.max_length
+        self._exact = column.exact
         self._ends: tuple[Value, Value] | None = None
         if column.bounds is not None:
             low, high = column.bounds.low, column.bounds.high
@@ -184,6 +209,8 @@ class _Clamp:
         if value is None or self._ends is None:
             return value
         low, high = self._ends
+        if self._exact and not low <= value <= high:
+            return None
         if self._type.kind is Kind.INTEGER or (
             self._type.kind is Kind.DECIMAL and not self._type.scale
         ):
@@ -192,6 +219,8 @@ class _Clamp:
 
     def _typed(self, cell: Value) -> Value:
         match self._type.kind:
+            case Kind.INTEGER if self._exact and cell % 1:
+                return None  # NaN and infinity too: what is left of them is NaN
             case Kind.DOUBLE:
                 return settled(float(cell))
             case Kind.DECIMAL:

@@ -151,7 +151,7 @@ def test_without_a_unit_one_note_says_what_that_means():
         notes = session.sql("SELECT DP_COUNT(*, eps=1) FROM staff").notes
     assert [note for note in notes if "unit" in note] == [
         "each row is its own privacy unit: a person with several rows is NOT protected as a "
-        "whole; name the person's column: --unit user_id, in Python unit='user_id'"
+        "whole; if it names a person: --unit person_id, in Python unit='person_id'"
     ]
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import PolicyInvalid, QueryRefused, ScanFailed
+from dpquery.policy.sources.footers import footer
 from dpquery.shell.main import main
 
 POLICY = """\
@@ -360,3 +361,11 @@ def test_files_of_several_types_keep_every_digit(types: str, tmp_path: Path):
     with dpquery.connect(policy) as session:
         found = session.sql("SELECT DP_MEDIAN(age, eps=1e6) FROM people WHERE age <> 16777216")
     assert found.scalar() == WIDE
+
+
+@pytest.mark.parametrize("name", ["edge", "items", "people", "staff", "visits"])
+def test_footers_have_the_schemas_that_pyarrow_reads(name: str):
+    file = Path(f"datasets/{name}.parquet").absolute()
+    found = footer(file).schema
+    assert found is not None
+    assert found.equals(pq.ParquetFile(file).schema_arrow, check_metadata=True)

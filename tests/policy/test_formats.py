@@ -116,6 +116,16 @@ def test_files_of_a_ducklake_are_refused(
     assert refused.value.code == "DPQ613"
 
 
+def test_no_value_that_names_a_folder_refuses_its_files(tmp_path: Path):
+    for city in ("Ulm", "x.ducklake.files", "_delta_log", ".hoodie", "metadata"):
+        (tmp_path / "visits" / f"city={city}").mkdir(parents=True)
+        pq.write_table(ROWS, tmp_path / "visits" / f"city={city}" / "a.parquet")
+    for path in ("visits", "visits/**/*.parquet", "visits/city=x.ducklake.files/a.parquet"):
+        text = POLICY.format(path=f'"{path}"')
+        (tmp_path / "policy.toml").write_text(text, "utf-8")
+        load_policy(tmp_path / "policy.toml")
+
+
 @pytest.mark.parametrize("read", READERS)
 def test_what_only_looks_like_a_format_is_read(lake: Path, read: Callable[[str], None]):
     (lake / "metadata").mkdir()

@@ -36,11 +36,12 @@ from dpquery.engine.duckdb.connection import execute, quoted, text
 from dpquery.engine.duckdb.sources.views import own_rows_sql
 from dpquery.engine.files import Fingerprint
 from dpquery.ir.relations import TableScan
-from dpquery.policy.model import Table
+from dpquery.policy.model import Column, Table
 
 SHARE = 1 << 30
 """Bytes that kept columns may take, by the estimate below, but for a random part."""
-_NUMBER, _SIGN = 8, 4
+_NUMBER, _WIDE, _SIGN = 8, 16, 4
+_BYTES = {UNIT: 16, COUNTED: 12, "k:": 4}
 
 
 @dataclass(slots=True)
@@ -182,7 +183,11 @@ class Held:
 
 
 def _width(table: Table, names: Set[str]) -> int:
-    """Return the most bytes of a row: its unit, numbers, and texts of full length."""
-    columns = [table.columns[name[2:]] for name in names if name.startswith("c:")]
-    texts = sum(_SIGN * c.max_length for c in columns if c.type.kind is Kind.TEXT)
-    return _NUMBER * (len(names) + 2) + texts
+    """Return the most bytes of a row: its unit, numbers, keys, and texts of full length."""
+    return sum(_BYTES.get(name[:2]) or _bytes(table.columns[name[2:]]) for name in names)
+
+
+def _bytes(column: Column) -> int:
+    if column.type.kind is Kind.TEXT:
+        return _WIDE + _SIGN * column.max_length
+    return _WIDE if column.type.kind is Kind.DECIMAL else _NUMBER

@@ -255,7 +255,8 @@ def _inside(code: Code) -> bool:
     domain, expr = code.expr.domain, code.expr
     if expr.type.kind is Kind.DOUBLE and not (isinstance(expr, ColumnRef) and expr.clamped):
         return False
-    return domain.bounded and domain & code.range == domain
+    low, high = code.range.low, code.range.high
+    return low is not None and high is not None and domain.within(low, high)
 
 
 def _end(end: int, code: Code) -> str:

@@ -79,8 +79,7 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     """Shut the file system but for the paths given, and let no setting change after."""
     if paths:
         names = dict.fromkeys(name for path in paths for name in (str(path), found_by(path)))
-        allowed = ", ".join(map(text, names))
-        connection.execute(f"SET allowed_paths = [{allowed}]")
+        connection.execute("SET allowed_paths = ?", [[*names]])
     connection.execute("SET enable_external_access = false")
     if not paths:
         connection.execute("SET disabled_filesystems = 'LocalFileSystem'")

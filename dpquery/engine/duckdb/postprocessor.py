@@ -22,6 +22,7 @@ from dpquery.core.arrow import arrow_type, table_of
 from dpquery.core.stable_names import identity
 from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import (
+    begun,
     database_schema,
     duckdb_name,
     execute,
@@ -77,8 +78,6 @@ class PublicEngine:
     """Runs what is above the frontier, and knows the facts of public tables."""
 
     def __init__(self, policy: Policy) -> None:
-        self._connection = start()
-        self._connection.execute(f"SET TimeZone = {text(policy.zone)}")
         self._zone = policy.zone
         self._relations: dict[str, str] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
@@ -88,13 +87,27 @@ class PublicEngine:
         self._derived: dict[str, str] = {}
         """Tables that queries made, by their texts; what was asked for last stands last."""
         public = [table for table in policy.tables.values() if table.public]
-        for number, table in enumerate(public):
-            self._load(table, f"p{number}", policy.name)
+        self._opening = begun(lambda: self._opened(public, policy.name))
+        if public:  # what is wrong with them is told when a session connects
+            self._opening.result()
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The instance, once it is open."""
+        return self._opening.result()
+
+    def _opened(self, tables: Sequence[Table], policy: str) -> duckdb.DuckDBPyConnection:
+        """Open the instance, load the public tables, and lock it."""
+        connection = start()
+        connection.execute(f"SET TimeZone = {text(self._zone)}")
+        for number, table in enumerate(tables):
+            self._load(connection, table, f"p{number}", policy)
         # What stands in two places would be computed before both, outside of any TRY.
-        self._connection.execute("SET disabled_optimizers = 'common_subexpressions'")
-        self._connection.execute("SET memory_limit = '2GB'")
-        self._connection.execute(f"SET max_execution_time = {SECONDS * 1000}")
-        lock(self._connection, [])
+        connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+        connection.execute("SET memory_limit = '2GB'")
+        connection.execute(f"SET max_execution_time = {SECONDS * 1000}")
+        lock(connection, [])
+        return connection
 
     def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a public table, in order."""
@@ -302,14 +315,20 @@ class PublicEngine:
         """Let go of the instance."""
         self._connection.close()
 
-    def _load(self, table: Table, relation: str, policy: str) -> None:
+    def _load(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        table: Table,
+        relation: str,
+        policy: str,
+    ) -> None:
         try:
-            with _lent(self._connection, _stored_rows(table)):
-                self._connection.execute(
+            with _lent(connection, _stored_rows(table)):
+                connection.execute(
                     f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
                 )
-            described = self._connection.execute(f"DESCRIBE {relation}").fetchall()
-            unique = not table.unique or self._unique(relation, table.unique)
+            described = connection.execute(f"DESCRIBE {relation}").fetchall()
+            unique = not table.unique or _unique(connection, relation, table.unique)
         except duckdb.Error:
             raise _unfit(
                 policy, f"the public table {table.name} cannot be read as declared"
@@ -318,7 +337,7 @@ class PublicEngine:
             what = ", ".join(table.unique)
             raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
         declared = {column.name: column.type for column in table.columns.values()}
-        found = _named(database_schema(self._connection, relation))
+        found = _named(database_schema(connection, relation))
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
         self._know(table.name, relation, types, tuple(row[0] for row in described))
 
@@ -337,14 +356,17 @@ class PublicEngine:
         }
         self._columns[table] = columns
 
-    def _unique(self, relation: str, columns: Sequence[str]) -> bool:
-        """Return whether the columns together are present and differ from row to row."""
-        names = ", ".join(quoted(column) for column in columns)
-        missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
-        different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"
-        sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
-        row = self._connection.execute(sql).fetchone()
-        return row is not None and row[0] is True
+
+def _unique(
+    connection: duckdb.DuckDBPyConnection, relation: str, columns: Sequence[str]
+) -> bool:
+    """Return whether the columns together are present and differ from row to row."""
+    names = ", ".join(quoted(column) for column in columns)
+    missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
+    different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"
+    sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
+    row = connection.execute(sql).fetchone()
+    return row is not None and row[0] is True
 
 
 def _handed(value: str, type_: Type) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date, datetime
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
+from dpquery.policy.sources.footers import SETTLED
 from dpquery.policy.sources.snapshots import (
     LONGEST,
     UNCUT,
@@ -143,13 +145,15 @@ def _files_state(place: Path) -> State:
 
 
 def _hash_of(file: Path) -> str:
-    stat = file.stat()
-    return _hash(file, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    found = file.stat()
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    read = _hash if time.time_ns() - changed > SETTLED else _hash.__wrapped__
+    return read(file, found.st_dev, found.st_ino, found.st_size, changed)
 
 
 @lru_cache(maxsize=64)
 def _hash(file: Path, *_: int) -> str:
-    """Return the hash of a whole file, anew where its size or time is another."""
+    """Return the hash of a whole file, anew where its size or time is another, or is new."""
     with file.open("rb") as read:
         return file_digest(read, "sha256").hexdigest()
 
@@ -185,14 +189,21 @@ _RELATION = """
 _COLUMNS = """
     SELECT a.attname, t.typname, a.atttypmod FROM pg_attribute a
     JOIN pg_type t ON t.oid = a.atttypid AND t.typnamespace = 'pg_catalog'::regnamespace
-    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
+    ORDER BY a.attnum
 """
+"""All but those that are computed when they are read: some values could make that fail."""
 _MOMENT = "SELECT CAST(pg_current_snapshot() AS text), CAST(pg_postmaster_start_time() AS text)"
 _ROWS = """
     SELECT count(*), coalesce(sum(CAST(CAST('x' || left(hash, 15) AS bit(60)) AS bigint)), 0)
     FROM (SELECT encode(sha256(convert_to(whole, 'UTF8')), 'hex') AS hash
     FROM (SELECT CAST(ROW({0}) AS text) AS whole FROM {1}) AS rows) AS hashed
 """
+_TOLD = """
+    CASE WHEN octet_length(CAST({0} AS text)) <= 8192 THEN CAST({0} AS text)
+    ELSE encode(sha256(convert_to(CAST({0} AS text), 'UTF8')), 'hex') END
+"""
+"""A value as a row of values can hold it: of texts of any length, a server makes no row."""
 _REMEMBERED = 64
 _KNOWN: dict[tuple[str, ...], State] = {}
 """States by table and by what the server called its snapshot when they were looked at."""
@@ -275,7 +286,9 @@ def _state_of(
     """Return what tells the rows that a transaction sees: how many, and the sum of hashes."""
     moment = asked.execute(_MOMENT).fetchone()
     shown = ", ".join(
-        f"CAST({_name(name)} AS text)" for name, (_, sql) in types.items() if sql != "NULL"
+        (_TOLD if type_ == pa.string() else "CAST({0} AS text)").format(_name(name))
+        for name, (type_, sql) in types.items()
+        if sql != "NULL"
     )
     key = (source.place, source.table, shown, *moment)
     if key not in _KNOWN:

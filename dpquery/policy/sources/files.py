@@ -45,7 +45,7 @@ def refuse_formats(folders: Iterable[Path]) -> None:
         for name, log, kind in _FORMATS:
             if glob.glob(os.path.join(glob.escape(str(folder)), log)):
                 raise _unfit(name, folder, kind)
-        if folder.name.endswith(_DUCKLAKE):
+        if folder.name.endswith(_DUCKLAKE) and "=" not in folder.name:  # it is no value
             raise _unfit("a DuckLake catalogue", folder, "")
 
 

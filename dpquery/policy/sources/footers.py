@@ -91,12 +91,14 @@ _SCHEMAS: list[pa.Schema] = []
 
 
 def _schema(end: bytes) -> pa.Schema | None:
-    import pyarrow.parquet as pq
+    # `pyarrow.parquet` has this class too, but brings TLS and every cloud with it.
+    from pyarrow._parquet import ParquetReader
 
+    reader = ParquetReader()
     try:
         # The engine reads INT96 in microseconds, which hold more years than nanoseconds do.
-        file = pa.BufferReader(end)
-        found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us").schema_arrow
+        reader.open(pa.BufferReader(end), coerce_int96_timestamp_unit="us")
+        found = reader.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return None
     same = next((one for one in _SCHEMAS if found.equals(one, check_metadata=True)), None)

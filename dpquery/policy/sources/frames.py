@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.document import Unfit
+from dpquery.policy.sources.moments import total_rows
 
 _KIND = "pandas, polars, Arrow or DuckDB"
 
@@ -39,6 +40,7 @@ def read_frame(value: Any) -> pa.Table:
         rows = rows.select([at for at, type_ in enumerate(types) if type_ is not None])
         kept = [type_ for type_ in types if type_ is not None]
         rows = rows.cast(pa.schema([*zip(rows.column_names, kept, strict=True)]))
+        rows = total_rows(rows)
         rows.validate(full=True)
     except Exception:  # noqa: BLE001 - whatever is wrong, its text can quote rows
         rows = None

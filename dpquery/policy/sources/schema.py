@@ -49,6 +49,7 @@ from dpquery.policy.sources.external import opened
 from dpquery.policy.sources.files import as_parquet, is_database
 from dpquery.policy.sources.footers import Footer, footer, seen
 from dpquery.policy.sources.headers import fields_of
+from dpquery.policy.sources.moments import partial as partial_type
 from dpquery.policy.sources.snapshots import Unreadable
 from dpquery.policy.values import ascii_folded, read_name
 
@@ -69,6 +70,8 @@ class Schema:
     """Columns that a type is made of when they are read: a moment of nanoseconds, say."""
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of fields inside of structures, the name of each of those."""
+    partial: frozenset[str] = frozenset()
+    """Columns of Parquet of which DuckDB cannot read all values, so that Arrow has to."""
 
     def converts(self, column: Column) -> bool:
         """Return whether a column that fits is converted as it is read."""
@@ -131,11 +134,12 @@ def schema_reader(format_: Format) -> Callable[[Path], Schema]:
 @lru_cache(maxsize=16)
 def schema_of(fields: pa.Schema) -> Schema:
     """Return the schema that Arrow has read; most files of a table have the same."""
-    return schema_from(
+    found = schema_from(
         (Found(path, type_of(one), str(one), _converted(one)) for path, one in _flat(fields)),
         {dotted(path): _left_out(one) for path, one in _flat(fields) if path[1:]}
         | {one.name: _left_out(one.type) for one in fields},
     )
+    return replace(found, partial=frozenset(o.name for o in fields if partial_type(o.type)))
 
 
 class Found(NamedTuple):
@@ -197,7 +201,7 @@ _PLAIN: dict[pa.DataType, Type] = {
     **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.uuid()), TEXT),
     pa.bool_(): BOOLEAN,
     **dict.fromkeys((pa.date32(), pa.date64()), DATE),
-    **dict.fromkeys((pa.timestamp("us"), pa.timestamp("ns")), TIMESTAMP),
+    **dict.fromkeys(map(pa.timestamp, ("s", "ms", "us", "ns")), TIMESTAMP),
     **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), TIME),
 }
 
@@ -212,12 +216,17 @@ def type_of(arrow: pa.DataType) -> Type | None:
     if is_.is_decimal(arrow):
         fits = arrow.precision <= DECIMAL_DIGITS and 0 <= arrow.scale <= arrow.precision
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
-    if is_.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in {"us", "ns"}:
+    if is_.is_timestamp(arrow) and arrow.tz is not None:
         return TIMESTAMPTZ
     return _PLAIN.get(arrow)
 
 
-_CONVERTED = frozenset({pa.uint64(), pa.uuid(), pa.time64("ns")})
+_CONVERTED = frozenset(
+    {
+        pa.uint64(),
+        pa.uuid(),
+    }
+)
 
 
 def _converted(arrow: pa.DataType) -> bool:
@@ -229,7 +238,6 @@ def _converted(arrow: pa.DataType) -> bool:
 
 
 _RECIPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (is_.is_timestamp, "some milliseconds are years beyond 294247; store microseconds"),
     (is_.is_map, "store its entries as rows of a table of their own"),
     (is_.is_nested, "store a row for each value in a table of its own"),
     (is_.is_duration, "store it as a number, of seconds say"),
@@ -373,10 +381,11 @@ def fitted(table: Table, schemas: Iterable[Schema]) -> Table:
     return replace(table, columns=placed(table.columns), lists=placed(table.lists))
 
 
-def file_schemas(
-    table: Table, read: Callable[[Path], Schema] | None = None
-) -> Iterator[Schema]:
-    """Yield the schemas of what a table's rows are read from, of those that have one."""
+def file_schemas(table: Table) -> Iterator[Schema]:
+    """Yield the schemas of what a table's rows are read from, of those that have one.
+
+    Of a Parquet file it is the one that was seen last, which is held against the policy.
+    """
     match table.source:
         case External() as source:
             with suppress(Unreadable):
@@ -384,9 +393,11 @@ def file_schemas(
         case Frame(rows):
             yield schema_of(rows.schema)
         case Files(paths) as source if not isinstance(source.format, Json):
+            parquet = isinstance(source.format, Parquet)
+            read = seen_schema if parquet else schema_reader(source.format)
             for path in paths:
                 with suppress(Unfit):
-                    yield (read or schema_reader(source.format))(path)
+                    yield read(path)
 
 
 def lacking_columns(table: Table) -> list[Misfit]:

@@ -43,18 +43,19 @@ def stored_sql(column: Column) -> str:
             inner = stored_sql(element_of(column))
             return f"list_transform({place}, lambda {quoted(ELEMENT)}: {inner})"
         case Kind.INTEGER:
-            nearest = _nearest(place, "BIGINT", *map(str, INT64))
+            whole = f"CASE WHEN TRY(trunc({place}) = {place}) THEN {_try(place, 'BIGINT')} END"
+            nearest = whole if column.exact else _nearest(place, "BIGINT", *map(str, INT64))
             return _by_type(place, INTEGERS, cast(place, "BIGINT"), nearest)
         case Kind.DECIMAL:
             own = duckdb_name(type_)
-            nearest = _nearest(place, own, *_ends(type_))
+            nearest = _try(place, own) if column.exact else _nearest(place, own, *_ends(type_))
             return _by_type(place, [own.replace(" ", "")], cast(place, own), nearest)
         case Kind.TIMESTAMP:
-            floored = _floored(place, "make_timestamp")
+            floored = _floored(column, "make_timestamp")
             return _by_type(place, ["TIMESTAMP_NS"], floored, _try(place, "TIMESTAMP"))
         case Kind.TIMESTAMPTZ:
             own = duckdb_name(type_)
-            floored = _floored(place, "make_timestamptz")
+            floored = _floored(column, "make_timestamptz")
             return _by_type(place, ["TIMESTAMPTZ_NS"], floored, _try(place, own))
         case Kind.TIME:
             midnight = cast(text("00:00:00"), "TIME")
@@ -91,7 +92,10 @@ def _ends(type_: Type) -> tuple[str, str]:
     return text(low), text(high)
 
 
-def _floored(place: str, made: str) -> str:
+def _floored(column: Column, made: str) -> str:
     """Write a moment of nanoseconds in microseconds: a cast would round it."""
-    whole, rest = f"epoch_ns({place}) // 1000", f"epoch_ns({place}) % 1000"
+    nanos = f"epoch_ns({place_of(column)})"
+    whole, rest = f"{nanos} // 1000", f"{nanos} % 1000"
+    if column.exact:
+        return f"CASE WHEN {rest} = 0 THEN {made}({whole}) END"
     return f"{made}({whole} - CASE WHEN {rest} < 0 THEN 1 ELSE 0 END)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -46,6 +46,7 @@ from dpquery.policy.model import (
     Table,
 )
 from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.moments import MomentsOfFiles, total_batches
 from dpquery.policy.sources.schema import (
     Misfit,
     Schema,
@@ -101,6 +102,7 @@ def define(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerpri
     """
     table = _fitted(connection, table)
     _copy(connection, table, state)
+    _lend(connection, table)
     view, rows = quoted(view_name(table)), rows_sql(table)
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
 
@@ -110,12 +112,24 @@ def _fitted(connection: duckdb.DuckDBPyConnection, table: Table) -> Table:
     if isinstance(table.source, DatabaseTable):
         found = stored_fitted(connection, table)
     else:
-        parquet = isinstance(table.source, Files) and isinstance(table.source.format, Parquet)
-        found = fitted(table, file_schemas(table, seen_schema if parquet else None))
+        found = fitted(table, file_schemas(table))
     if table.through is None:
         return found
     other = _fitted(connection, table.through.table)
     return replace(found, through=replace(table.through, table=other))
+
+
+def _lend(connection: duckdb.DuckDBPyConnection, table: Table, key: str | None = None) -> None:
+    """Give DuckDB what Arrow reads of Parquet files, of a table and of those on its way."""
+    if table.through is not None:
+        _lend(connection, table.through.table, table.through.key)
+    if not isinstance(table.source, Files) or not isinstance(table.source.format, Parquet):
+        return
+    for part in _parts(table, table.source, key):
+        if part.lent is not None:
+            names = {(column.path or (column.name,))[0] for column in part.every.values()}
+            rows = MomentsOfFiles(part.paths, names, _PATH if part.folders else None)
+            connection.register(part.lent, rows)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, table: Table, state: Fingerprint) -> None:
@@ -148,7 +162,7 @@ def _copy_rows(
         for name, column in every.items()
     )
     with connection.cursor() as beside:  # what is registered is gone with it
-        beside.register("given", snapshot.read(_names(table), cut))
+        beside.register("given", total_batches(snapshot.read(_names(table), cut)))
         copied = _copied(table, key)
         execute(
             beside,
@@ -158,9 +172,9 @@ def _copy_rows(
 
 def _whole(table: Table, key: str | None) -> set[str | None]:
     """Return the columns of which no value may become another."""
-    through = table.through
-    own = table.unit if through is None else through.column
-    return {key, own, *(name for name, _ in table.together or ())}
+    if table.through is not None:
+        return {key, table.through.column}
+    return {key, table.unit, *(name for name, _ in table.together)}
 
 
 def _bounded(column: Column, *, whole: bool) -> str:
@@ -171,7 +185,9 @@ def _bounded(column: Column, *, whole: bool) -> str:
         cut = f"left(CAST({item} AS VARCHAR), {column.max_length})"
         return f"list_transform({first}, lambda {item}: {cut})" if text_ else first
     if whole and text_:  # a unit of no stated type may be an integer
-        return f"CASE WHEN strlen(CAST({place} AS VARCHAR)) <= {LONGEST} THEN {place} END"
+        length = f"strlen(CAST({place} AS VARCHAR))"
+        short = f"typeof({place}) <> 'VARCHAR' OR {length} <= {LONGEST}"
+        return f"CASE WHEN {short} THEN {place} END"
     return f"left(CAST({place} AS VARCHAR), {column.max_length})" if text_ else place
 
 
@@ -195,7 +211,7 @@ def rows_sql(table: Table, key: str | None = None) -> str:
     its key: `Through` has the reasons. The unit is that of the claims, whatever other columns
     the files have.
     """
-    own, through = own_rows_sql(table, key), table.through
+    own, through = _bounded_rows(table, key), table.through
     unit = quoted(table.owner or "")
     if through is None:
         coded = table.owner != table.unit
@@ -213,6 +229,25 @@ def rows_sql(table: Table, key: str | None = None) -> str:
     )
 
 
+def _bounded_rows(table: Table, key: str | None) -> str:
+    """Write own rows, of which no operator that holds rows is given more than what counts.
+
+    A file has a text once that many rows repeat. So whose a row is, which goes with it through
+    every operator, is no text that is longer than `LONGEST`; and where rows are held before
+    they are clamped, for a join, all their values are cut.
+    """
+    every, whole = _every(table), _whole(table, key)
+    joined = table.through is not None or table.parting is not None
+    columns = {
+        name: _bounded(replace(column, path=()), whole=name in whole)
+        for name, column in every.items()
+        if joined or name in whole
+    }
+    cut = [f"{sql} AS {quoted(name)}" for name, sql in columns.items() if sql != quoted(name)]
+    own = own_rows_sql(table, key)
+    return f"SELECT * REPLACE ({', '.join(cut)}) FROM ({own})" if cut else own
+
+
 def unit_code(table: Table) -> str:
     """Write one text for each unit: of several columns, each with its length before it.
 
@@ -220,8 +255,8 @@ def unit_code(table: Table) -> str:
     that one value has one text, whatever scale a decimal was stored at. Equal texts are equal
     units: DuckDB writes different values of a type in different ways, and where a length
     stands before each text, none can be taken for the end of another. NULL in any column is no
-    unit. Above a scan there is the text alone, so that joins, groups, windows and hashes tell
-    units apart alike.
+    unit, nor is an infinite moment. Above a scan there is the text alone, so that joins,
+    groups, windows and hashes tell units apart alike.
     """
     if not table.together:
         assert table.unit is not None and table.unit_type is not None  # noqa: S101, PT018
@@ -231,7 +266,11 @@ def unit_code(table: Table) -> str:
 
 
 def _written(name: str, type_: Type) -> str:
-    return cast(cast(quoted(name), duckdb_name(type_)), "VARCHAR")
+    value = cast(quoted(name), duckdb_name(type_))
+    if type_.kind in {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}:
+        # DuckDB cannot write the first microsecond that 64 bits hold, and falls over it.
+        value = f"epoch_us({value})"
+    return cast(value, "VARCHAR")
 
 
 def own_rows_sql(table: Table, key: str | None = None) -> str:
@@ -239,7 +278,7 @@ def own_rows_sql(table: Table, key: str | None = None) -> str:
 
     No value can make it fail, and each row depends on its own place in the source alone.
     """
-    every = _every(table)
+    every = _every(table, key)
     columns = ", ".join(map(_shown, every.values())) or "1 AS one"
     match table.source:
         case DatabaseTable() as source:
@@ -250,23 +289,23 @@ def own_rows_sql(table: Table, key: str | None = None) -> str:
             flat = (_shown(replace(column, path=())) for column in every.values())
             return f"SELECT {', '.join(flat) or '1 AS one'} FROM {_copied(table, key)}"
         case Files() as source:
-            return _rows_of_files(source, every, quoted(_held(table)))
+            return _rows_of_files(table, source, every, key)
         case other:
             assert_never(other)
 
 
-def _every(table: Table) -> dict[str, Column]:
+def _every(table: Table, key: str | None = None) -> dict[str, Column]:
     """Return the columns that are read of a table's own source."""
     every = dict(table.held)
     if table.through is not None:
         name, type_ = table.through.column, table.through.type
-        key = every.get(name) or Column(name, type_, converted=type_ == TEXT)
-        every[name] = replace(key, type=type_)
+        every.setdefault(name, Column(name, type_, converted=type_ != INTEGER))
     elif table.unit is not None and not table.together:
-        type_ = table.unit_type or TEXT
-        unit = Column(table.unit, type_, converted=table.unit_type == TEXT)  # or UUIDs
+        stated = table.unit_type not in {None, INTEGER}  # a text may be stored as a UUID
+        unit = Column(table.unit, table.unit_type or TEXT, converted=stated)
         every.setdefault(table.unit, unit)
-    return every
+    whole = _whole(table, key)
+    return {n: replace(column, exact=n in whole) for n, column in every.items()}
 
 
 def _shown(column: Column) -> str:
@@ -275,7 +314,10 @@ def _shown(column: Column) -> str:
     return written if written == name else f"{written} AS {name}"
 
 
-def _rows_of_files(source: Files, every: Mapping[str, Column], lines: str) -> str:
+def _rows_of_files(
+    table: Table, source: Files, every: Mapping[str, Column], key: str | None
+) -> str:
+    lines = quoted(_held(table))
     types = {name: column.type for name, column in every.items()}
     match source.format:
         case Csv() as format_:
@@ -283,41 +325,67 @@ def _rows_of_files(source: Files, every: Mapping[str, Column], lines: str) -> st
             return csv_rows(format_, max(of_files, key=len), types, lines)
         case Json():
             return json_rows(types, lines)
-        case Parquet(partitions):
-            return _rows_of_parquet(source.paths, partitions, every)
+        case Parquet():
+            return " UNION ALL ".join(map(_rows_of_part, _parts(table, source, key)))
         case other:
             assert_never(other)
 
 
-def _rows_of_parquet(
-    paths: Sequence[Path], partitions: Sequence[str], every: Mapping[str, Column]
-) -> str:
-    schemas = [seen_schema(path) for path in paths]
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Parquet files of a table that are read together."""
+
+    paths: list[Path]
+    schemas: list[Schema]
+    every: Mapping[str, Column]
+    folders: Sequence[str]
+    """Columns whose values are names of folders."""
+    only: bool
+    """Whether no files are read otherwise."""
+    lent: str | None
+    """What Arrow reads the files as; None: DuckDB reads them."""
+
+
+def _parts(table: Table, source: Files, key: str | None) -> Iterator[_Part]:
+    every = _every(table, key)
+    partitions = source.format.partitions if isinstance(source.format, Parquet) else ()
+    schemas = [seen_schema(path) for path in source.paths]
     kinds = {id(schema): schema for schema in schemas}
     folders = [n for n in partitions if not any(n in one.written for one in kinds.values())]
     groups = _groups(kinds.values(), every)
-    of_group = {id(schema): at for at, group in enumerate(groups) for schema in group}
-    parts = []
     for at, group in enumerate(groups):
-        columns = ", ".join(
-            _of_folder(name, column.type)
-            if name in folders
-            else (_shown(column) if len(groups) == 1 else _of_group(column, group))
-            for name, column in every.items()
-        )
-        alike = zip(paths, schemas, strict=True)
-        listed = ", ".join(
-            text(found_by(path)) for path, one in alike if of_group[id(one)] == at
-        )
-        # By name, so that a column is there which the first file lacks. Where all have one
-        # schema, no other file has to be opened to know what the columns are.
-        united = str(len(group) > 1).lower()
-        named = text(_PATH) if folders else "false"
-        settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
-        parts.append(
-            f"SELECT {columns or '1 AS one'} FROM read_parquet([{listed}], {settings})"
-        )
-    return " UNION ALL ".join(parts)
+        own = {id(schema) for schema in group}
+        pairs = zip(source.paths, schemas, strict=True)
+        paths = [path for path, schema in pairs if id(schema) in own]
+        lent = f"{_held(table)}:{key}:{at}" if _partial(group[0], every) else None
+        yield _Part(paths, group, every, folders, len(groups) == 1, lent)
+
+
+def _partial(schema: Schema, every: Mapping[str, Column]) -> bool:
+    """Return whether a file has a column of which DuckDB cannot read all values."""
+    return any((one.path or (name,))[0] in schema.partial for name, one in every.items())
+
+
+def _rows_of_part(part: _Part) -> str:
+    columns = ", ".join(
+        _of_folder(name, column.type)
+        if name in part.folders
+        else (_shown(column) if part.only else _of_group(column, part.schemas))
+        for name, column in part.every.items()
+    )
+    if part.lent is not None:
+        return f"SELECT {columns} FROM {quoted(part.lent)}"
+    # No path has two slashes together; thousands of constants would be parsed slowly.
+    listed = text("//".join(found_by(path) for path in part.paths))
+    # By name, so that a column is there which the first file lacks. Where all have one
+    # schema, no other file has to be opened to know what the columns are. A text that is
+    # none, in a single row, would fail the scan.
+    united = str(len(part.schemas) > 1).lower()
+    named = text(_PATH) if part.folders else "false"
+    settings = f"union_by_name={united}, hive_partitioning=false, filename={named}"
+    settings += ", utf8_validation='replace'"
+    files = f"string_split({listed}, '//')"
+    return f"SELECT {columns or '1 AS one'} FROM read_parquet({files}, {settings})"
 
 
 def _groups(kinds: Iterable[Schema], every: Mapping[str, Column]) -> list[list[Schema]]:
@@ -326,12 +394,17 @@ def _groups(kinds: Iterable[Schema], every: Mapping[str, Column]) -> list[list[S
     Of several types DuckDB would make one, which need not hold the values of each, and fail by
     those: 9999-12-31 in microseconds has no number of nanoseconds.
     """
-    groups: list[tuple[dict[str, str], list[Schema]]] = []
+    groups: list[tuple[dict[str, str] | None, list[Schema]]] = []
     roots = {(column.path or (name,))[0] for name, column in every.items()}
     for schema in kinds:
         types = _types(schema, roots)
+        if _partial(schema, every):  # a stream has one schema
+            groups.append((None, [schema]))
+            continue
         for known, group in groups:
-            if all(known.get(name, type_) == type_ for name, type_ in types.items()):
+            if known is not None and all(
+                known.get(name, type_) == type_ for name, type_ in types.items()
+            ):
                 known.update(types)
                 group.append(schema)
                 break
@@ -427,6 +500,7 @@ def batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
                 snapshot = opened(table.source)
                 table = replace(table, columns={n: _long(c) for n, c in table.columns.items()})
                 _copy_rows(connection, table, snapshot)
+            _lend(connection, replace(table, through=None))
             rows = connection.sql(f"SELECT {columns} FROM ({own_rows_sql(table)})")
             yield from rows.to_arrow_reader()
         except (duckdb.Error, Unreadable, DataChanged):
