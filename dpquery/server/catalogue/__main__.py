@@ -50,8 +50,8 @@ def serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
         return
     given = request_of(first[0]).arguments or {}
     limit(MEMORY)
+    confined = confine((), (), network=False)  # before there are threads, which would stay free
     twin = Twin(from_json(given["tables"]))
-    confined = confine((), (), network=False)
     reply = Reply("answered", tag="confined" if confined else "not confined")
     while True:
         replies.write(packed(reply))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -111,7 +112,7 @@ class Twin:
         Raises:
             Refused: it is not answered.
         """
-        written = _rewritten(text, oids, self._schema)
+        written = _rewritten(text, tuple(oids), self._schema)
         given = [*values, *[None] * (len(written.oids) - len(values))]
         return self._run(written, given, user, database)
 
@@ -123,7 +124,7 @@ class Twin:
         Raises:
             Refused: it is not answered.
         """
-        written = _rewritten(text, oids, self._schema)
+        written = _rewritten(text, tuple(oids), self._schema)
         nothing = [None] * len(written.oids)
         return [*written.oids], self._run(written, nothing, user, database, rows=False).schema
 
@@ -175,8 +176,9 @@ def _name(connection: duckdb.DuckDBPyConnection, user: str, database: str) -> No
         connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 
-def _rewritten(text: str, oids: Sequence[int], schema: Schema) -> Written:
-    """Rewrite a statement; whatever trips over it, it is refused."""
+@lru_cache(maxsize=256)
+def _rewritten(text: str, oids: tuple[int, ...], schema: Schema) -> Written:
+    """Rewrite a statement; tools often send the same. Whatever trips over it, it is refused."""
     try:
         return rewritten(text, oids, schema)
     except Refused:
