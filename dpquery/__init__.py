@@ -23,6 +23,7 @@ from dpquery.errors import (
     QueryRefused,
     RuleRefused,
     ScanFailed,
+    ServerUnusable,
     SessionUnusable,
     SyntaxRefused,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "QueryRefused",
     "RuleRefused",
     "ScanFailed",
+    "ServerUnusable",
     "Session",
     "SessionUnusable",
     "SyntaxRefused",

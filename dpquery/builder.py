@@ -31,7 +31,7 @@ from dpquery.sql.parse.literals import misfit, written_setting, written_value
 from dpquery.sql.parse.parser import parse
 
 if TYPE_CHECKING:
-    from dpquery.session import Session
+    from dpquery.remote import AnySession
 
 T = TypeVar("T")
 
@@ -331,7 +331,7 @@ _JOINS = {
 class Query:
     """A query over a table. Each method gives another query, and leaves this one as it is."""
 
-    session: Session = field(compare=False)
+    session: AnySession = field(compare=False)
     name: str
     alias: str | None = None
     joins: tuple[Written, ...] = ()

@@ -1,4 +1,4 @@
-"""`dpquery.connect`: from a policy file, or from the analyst's own files, to a session.
+"""`dpquery.connect`: from a policy file, one's own files, or a server, to a session.
 
 Nothing private is read here: of an ad-hoc file the schema, which is policy from then on.
 """
@@ -9,16 +9,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpquery.core.privacy import Loss
-from dpquery.database import Database
 from dpquery.errors import listed, nearest, shown
+from dpquery.link import SCHEMES, unfit
 from dpquery.policy.adhoc import Paths, Rows, adhoc_policy, read_argument, unsuited
 from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.session import Session
+from dpquery.remote import AnySession, RemoteSession
+
+if TYPE_CHECKING:
+    from dpquery.session import Session
 
 DEFAULT_ANALYST = "default"
 
@@ -38,12 +41,14 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
     public: Paths | Mapping[str, Paths] | None = None,
     neighbours: str | None = None,
     ledger: str | Path | None = None,
-) -> Session:
+    password: str | None = None,
+) -> AnySession:
     """Open a session.
 
     Args:
         source: a policy (`policy.toml`), a Parquet file, a list of them, a folder, a data frame
-            (pandas, polars, Arrow, or a relation of DuckDB), or tables by name.
+            (pandas, polars, Arrow, or a relation of DuckDB), or tables by name; or the URL of
+            a server of dpquery (`postgresql://alice@host:5433/`).
         table: the table's name, where it is not the file's; a data frame is `df` without it.
         analyst: who asks, where the policy lists analysts.
         epsilon: this session's own ceiling; for one's own files, the budget.
@@ -60,9 +65,11 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         neighbours: for one's own files, "add-remove" or "substitute".
         ledger: for one's own files, where charges are kept: a file, or the URL of a PostgreSQL
             database (`postgresql://host/database`); in memory without it.
+        password: for a server, where neither PGPASSWORD nor ~/.pgpass has it.
 
     Raises:
         PolicyInvalid: DPQ6xx, the policy, the ledger or an argument needs mending.
+        ServerUnusable: DPQ8xx, the server cannot be asked.
     """
     own: dict[str, Any] = {
         "table": table,
@@ -75,6 +82,22 @@ def connect(  # noqa: PLR0913 - the arguments are the interface, all but one by 
         "neighbours": neighbours,
         "ledger": ledger,
     }
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        _nothing_but({"epsilon": epsilon, "delta": delta, **own})
+        return RemoteSession(source, analyst=analyst, password=password)
+    if password is not None:
+        why = "what is asked here is read by this process, as whoever started it."
+        raise unfit("password= is for a server", why, "leave it out")
+    return _opened(source, analyst, epsilon, delta, own)
+
+
+def _opened(
+    source: Any, analyst: str | None, epsilon: object, delta: object, own: Mapping[str, Any]
+) -> Session:
+    """Open a session in this process."""
+    from dpquery.database import Database  # loads the engine, which no client of a server needs
+    from dpquery.session import Session
+
     if isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml":
         _nothing_of(own)
         policy = load_policy(Path(source))
@@ -97,6 +120,14 @@ def _nothing_of(own: Mapping[str, object]) -> None:
             "the policy decides what is protected and how; a session can only ask for less.",
             f"state {given} in the policy file, or leave it out here",
         ).at("")
+
+
+def _nothing_but(given: Mapping[str, object]) -> None:
+    """Refuse arguments that a server's owner decides on."""
+    name = next((name for name, value in given.items() if value is not None), None)
+    if name is not None:
+        why = "policy, limits and ledger are the server's; a session there asks under them."
+        raise unfit(f"{name}= cannot be given to a server", why, "leave it out")
 
 
 def _nobody_else(analyst: str | None) -> None:

@@ -20,7 +20,7 @@ from dpquery.answer import Answer
 from dpquery.connecting import connect as open_session
 from dpquery.core.source import Source
 from dpquery.errors import Diagnostic, DPQueryError, SessionUnusable
-from dpquery.session import Session
+from dpquery.remote import AnySession
 from dpquery.sql.parse.literals import Values, misfit, with_values
 
 # Types by the names of PEP 249: what `description` gives, what parameters are made of.
@@ -116,7 +116,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """Policy or ledger need mending, or a scan broke off; then its charge stays."""
+    """Policy, ledger or server need mending, or a scan broke off; then its charge stays."""
 
 
 class IntegrityError(DatabaseError):
@@ -137,6 +137,7 @@ class NotSupportedError(DatabaseError):
 
 _MEANT: tuple[tuple[type[DPQueryError], type[Error]], ...] = (
     (errors.QueryRefused, ProgrammingError),
+    (errors.ServerUnusable, OperationalError),
     (errors.SessionUnusable, InterfaceError),
     (errors.PolicyInvalid, OperationalError),
     (errors.ScanFailed, OperationalError),
@@ -311,7 +312,7 @@ class Connection:
     ProgrammingError: ClassVar = ProgrammingError
     NotSupportedError: ClassVar = NotSupportedError
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AnySession) -> None:
         self.session = session
 
     def cursor(self) -> Cursor:

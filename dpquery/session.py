@@ -29,7 +29,7 @@ from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
-from dpquery.errors import Diagnostic, InternalError, QueryRefused, SyntaxRefused, unusable
+from dpquery.errors import InternalError, QueryRefused, unusable
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
 from dpquery.ir.measures import CountRows
@@ -53,7 +53,7 @@ from dpquery.sql.commands import (
     read_aside,
     refreshed,
 )
-from dpquery.sql.parse.literals import misfit
+from dpquery.sql.parse.literals import no_statement, require_name
 from dpquery.sql.parse.parser import parse
 from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import check
@@ -233,7 +233,7 @@ class Session:
             NameRefused: DPQ201 there is no such table or view, DPQ805 the name is no text.
         """
         with self._usable():
-            _require_name(name, "session.table('staff')")
+            require_name(name, "session.table('staff')")
             written = any(name in table.written for table in self._policy.tables.values())
             if not written and name not in self._views:
                 catalogue.find_table(self._policy, name, views=self._views)
@@ -366,8 +366,13 @@ class Session:
             NameRefused: DPQ201, DPQ805 as `table`.
         """
         with self._usable():
-            _require_name(name, "session.describe('staff')")
+            require_name(name, "session.describe('staff')")
             return self._free(self._columns(name, self._prices.price(None, None)))
+
+    @property
+    def analyst(self) -> str:
+        """Who asks."""
+        return self._account.analyst
 
     @property
     def conversation(self) -> Conversation:
@@ -402,9 +407,7 @@ class Session:
     def _source(self, text: str) -> Source:
         if isinstance(text, str):
             return Source(text)
-        title = f"a statement is a text, not {type(text).__name__}"
-        nothing = Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",))
-        raise self._payer.told(SyntaxRefused(nothing), Source(""))
+        raise self._payer.told(no_statement(text), Source(""))
 
     def _shown(self, command: Aside, price: Loss | None) -> pa.Table:
         """Answer what asks no data."""
@@ -526,9 +529,3 @@ def _failure_limit(policy: Policy, analyst: str) -> FailureLimit:
         thaw = f"dpquery ledger thaw {shlex.quote(str(named))}{whose}"
         remedy = (thaw, "for the data owner, who finds the causes in the log of faults")
     return FailureLimit(policy.limits.max_failures, policy.limits.seconds, remedy)
-
-
-def _require_name(name: object, remedy: str) -> None:
-    if not isinstance(name, str):
-        title = f"a table is named by a text, not {type(name).__name__}"
-        raise misfit(title, remedy, why="names are as in SQL.")

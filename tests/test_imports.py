@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.policy.sources.files import copy_samples
+from tests.interface.door import serving
 from tests.tasks import ROOT
 
 HEAVY = {"numpy", "scipy", "sqlglot", "duckdb", "pyarrow", "dp_accounting", "pandas", "polars"}
@@ -53,6 +54,17 @@ def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path
         assert {"pyarrow", "duckdb"} <= modules
         assert modules & {"pandas", "polars", "dp_accounting", "prompt_toolkit"} == set()
         assert modules & SLOW == set()
+
+
+def test_a_client_of_a_server_loads_neither_engine_nor_parser(
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    with serving(tmp_path_factory.mktemp("served") / "data") as url:
+        query = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept"
+        command = [url, "-c", query, "-c", "SHOW TABLES"]
+        modules = loaded(f"from dpquery.shell.main import main\nassert main({command}) == 0")
+    assert {"pyarrow", "psycopg"} <= modules
+    assert modules & {"duckdb", "sqlglot", "scipy", "pandas"} == set()
 
 
 def test_mechanisms_know_neither_sql_nor_tables():

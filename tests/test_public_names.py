@@ -24,6 +24,7 @@ PUBLIC = [
     "QueryRefused",
     "RuleRefused",
     "ScanFailed",
+    "ServerUnusable",
     "Session",
     "SessionUnusable",
     "SyntaxRefused",

@@ -42,10 +42,10 @@ class Prices:
         Raises:
             NameRefused: DPQ205 it is no number, or out of range.
         """
-        epsilon = _read("eps", eps) if eps is not None else self._standing("eps")
+        epsilon = read_price("eps", eps) if eps is not None else self._standing("eps")
         if epsilon is None:
             return None
-        given = _read("delta", delta) if delta is not None else self._standing("delta")
+        given = read_price("delta", delta) if delta is not None else self._standing("delta")
         part = self.limit.limit.delta / _STATEMENTS
         return Loss(epsilon, part if given is None else given)
 
@@ -74,7 +74,7 @@ class Prices:
         if value is None:
             self.chosen.pop(name, None)
         else:
-            self.chosen[name] = _read(name, value)
+            self.chosen[name] = read_price(name, value)
 
     def said(self) -> str:
         """Return what holds now, in a line."""
@@ -84,7 +84,12 @@ class Prices:
         return f"each statement may spend {price}, shared by the calls that state no eps"
 
 
-def _read(name: str, value: object) -> Fraction:
+def read_price(name: str, value: object) -> Fraction:
+    """Read an eps or a delta of a statement.
+
+    Raises:
+        NameRefused: DPQ205 it is no number, or out of range.
+    """
     low, high = _ENDS[name]
     try:
         number = exact_number(value)

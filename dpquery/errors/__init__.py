@@ -10,6 +10,7 @@
     ├── PolicyInvalid         6xx  the data owner's file, or the arguments of connect
     ├── ScanFailed            7xx  engine trouble; constant text; budget spent
     ├── SessionUnusable       8xx  closed, over a fork; a stream or cursor that has ended
+    │   └── ServerUnusable             no server of dpquery, or none that takes who asks
     └── InternalError         9xx  ours; prints no values
 
 The class says what kind of remedy helps, and the stage beside it is where most of its refusals
@@ -44,6 +45,7 @@ __all__ = [
     "QueryRefused",
     "RuleRefused",
     "ScanFailed",
+    "ServerUnusable",
     "SessionUnusable",
     "SyntaxRefused",
 ]
@@ -280,6 +282,14 @@ class SessionUnusable(DPQueryError):
 
     exit_code = ExitCode.USAGE
     sqlstate = "08003"
+
+
+class ServerUnusable(SessionUnusable):
+    """There is no server of dpquery, it does not take who asks, or cannot answer now."""
+
+    def __init__(self, diagnostic: Diagnostic, sqlstate: str) -> None:
+        super().__init__(diagnostic)
+        self.sqlstate = sqlstate
 
 
 _CLOSED = "a closed session asks no more; its answers stay, and so does what it has spent."

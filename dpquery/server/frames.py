@@ -11,6 +11,8 @@ import struct
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
+from dpquery.errors import DPQueryError
+
 _LENGTHS = struct.Struct("!II")
 MOST_BYTES = 1 << 30
 """Of one frame: the rows of an answer are bounded by what the engine may compute."""
@@ -60,6 +62,21 @@ class Fault:
     why: str = ""
     remedy: str = ""
     budget: str = ""
+
+
+def fault_of(error: DPQueryError) -> Fault:
+    """Return an error as clients of databases show it."""
+    found, span = error.diagnostic, error.span
+    return Fault(
+        error.code,
+        error.sqlstate,
+        found.title,
+        str(error),
+        None if span is None else span.start,
+        " ".join(found.why),
+        "\n".join(found.remedy),
+        error.budget,
+    )
 
 
 def packed(frame: Request | Reply) -> bytes:

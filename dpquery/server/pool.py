@@ -17,7 +17,7 @@ from typing import Protocol
 
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
-from dpquery.server.wire import dumps
+from dpquery.wire import dumps
 
 GRACE = 5.0
 """Seconds that a worker has to end a statement that was stopped."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,20 +28,40 @@ from dpquery.errors import Diagnostic, DPQueryError, PolicyInvalid, SessionUnusa
 from dpquery.plan.explain import Explanation
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import DatabaseTable, External, Files, Policy
-from dpquery.server.frames import Fault, Reply, Request, packed, read_frame, request_of
+from dpquery.server.frames import (
+    Fault,
+    Reply,
+    Request,
+    fault_of,
+    packed,
+    read_frame,
+    request_of,
+)
 from dpquery.server.notices import notices_of
 from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.server.wire import arrow_bytes, dumps, loads
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
+from dpquery.wire import arrow_bytes, dumps, loads
 
 Arguments = Mapping[str, Any]
+_RATIO = re.compile(r"\d{1,999}/[1-9]\d{0,999}", re.ASCII)
 
 
 def _sql(session: Session, given: Arguments) -> Answer:
     text = _written(given)
-    refresh = bool(given.get("refresh", False))
-    return session.sql(text, refresh=refresh, eps=given.get("eps"), delta=given.get("delta"))
+    return session.sql(text, refresh=bool(given.get("refresh", False)), **_price(given))
+
+
+def _price(given: Arguments) -> dict[str, Any]:
+    """Return what the statement may spend."""
+    return {name: _number(given.get(name)) for name in ("eps", "delta")}
+
+
+def _number(given: object) -> object:
+    """Return a number as it was given: clients of our own send `1/3`, exactly."""
+    if isinstance(given, str) and _RATIO.fullmatch(given):
+        return Fraction(given)
+    return given
 
 
 def _written(given: Arguments) -> str:
@@ -53,9 +75,7 @@ def _written(given: Arguments) -> str:
 
 CALLS: dict[str, Callable[[Session, Arguments], object]] = {
     "sql": _sql,
-    "explain": lambda session, given: session.explain(
-        _written(given), eps=given.get("eps"), delta=given.get("delta")
-    ),
+    "explain": lambda session, given: session.explain(_written(given), **_price(given)),
     "columns": lambda session, given: session.columns(_written(given)),
     "budget": lambda session, _: session.budget,
     "ledger": lambda session, _: session.ledger(),
@@ -118,19 +138,8 @@ class Worker:
         """Tell of an error; of files, which only the owner can mend, it tells them alone."""
         if isinstance(error, PolicyInvalid):
             error = _unavailable(self._database.log.note(error))
-        found, span = error.diagnostic, error.span
-        fault = Fault(
-            error.code,
-            error.sqlstate,
-            found.title,
-            str(error),
-            None if span is None else span.start,
-            " ".join(found.why),
-            "\n".join(found.remedy),
-            error.budget,
-        )
         body = dumps(error) if request.whole else b""
-        return Reply("refused", fault=fault, body=body)
+        return Reply("refused", fault=fault_of(error), body=body)
 
 
 def _unavailable(reference: str) -> DPQueryError:

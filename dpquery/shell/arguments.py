@@ -18,6 +18,7 @@ from typing import Any
 
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import DPQueryError, PolicyInvalid, nearest
+from dpquery.link import SCHEMES
 from dpquery.present import FORMATS
 
 _MORE = """\
@@ -52,6 +53,10 @@ in dpquery, 130 interrupted.
 """
 
 
+_SOURCE = (
+    "a policy (.toml), one's own file, folder or glob in quotes, several as NAME=FILE; or a "
+    "server: postgresql://NAME@HOST:PORT/"
+)
 VERBS = ("demo", "explain", "ledger", "policy", "serve", "user")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
@@ -80,8 +85,7 @@ def _query_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    said = "a policy (.toml), one's own file, folder or glob in quotes; several as NAME=FILE"
-    add("source", metavar="SOURCE", nargs="+", help=said)
+    add("source", metavar="SOURCE", nargs="+", help=_SOURCE)
     text, file = (partial(Part, from_file=from_file) for from_file in (False, True))
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
@@ -118,6 +122,8 @@ def asked(argv: Sequence[str]) -> Namespace:
     parser = _query_parser()
     options = parser.parse_intermixed_args(argv)
     first, *others = options.source
+    if others and any(source.startswith(SCHEMES) for source in options.source):
+        raise UsageError("a server is asked by itself: name one URL, and no file beside it")
     if others and not all(map(_named, options.source)):
         raise UsageError(_of_several(parser.prog, first, others[0]))
     options.source = _sources(options.source)
@@ -178,6 +184,7 @@ _OPTIONS = {
     "max_rows_contributed": "--rows",
 }
 _PYTHON: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"^(\w+)=(?= cannot be given)": lambda found: _OPTIONS.get(found[1], f"--{found[1]}"),
     r'\b(unit|rows_per_unit|max_rows_contributed)=\{(?:\.\.\., )?"([^"]+)": ([^}]*)\}': (
         lambda found: f"{_OPTIONS[found[1]]} {found[2]}={found[3]}"
     ),
@@ -186,6 +193,7 @@ _PYTHON: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r'\bkeys\["([^"]+)"\]': r"--keys \1",
     r'dpquery\.connect\("([^"]+)", (.*)\)$': r"dpquery \1 \2",
+    r'dpquery\.connect\("(postgresql:[^"]+)"\)$': r"dpquery \1",
     r'\bbounds=\{"?([^":{}]+)"?: \("?([^",]+)"?, "?([^")]+)"?\)\}': r"--bounds \1=\2:\3",
     r'\bbounds\["([^"]+)"\]': r"--bounds \1",
     r"\brows_per_unit(?:=1)?\b": "--rows-per-unit 1",

@@ -13,13 +13,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from getpass import getpass
 from pathlib import Path
 from traceback import walk_tb
 from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.core.source import visible, visible_lines
-from dpquery.errors import DPQueryError, ExitCode, InternalError, internal
+from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal
+from dpquery.link import ASKS
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import (
     TABLE,
@@ -33,17 +35,33 @@ from dpquery.shell.console import clock, reading
 from dpquery.shell.context import Statement, statements
 
 if TYPE_CHECKING:
-    from dpquery.session import Session
+    from dpquery.remote import AnySession
 
 
-Connect = Callable[..., AbstractContextManager["Session"]]
+Connect = Callable[..., AbstractContextManager["AnySession"]]
 
 
-def open_session(source: Any, **settings: Any) -> AbstractContextManager[Session]:
-    """Connect; the engine is loaded here and not before."""
+def open_session(source: Any, **settings: Any) -> AbstractContextManager[AnySession]:
+    """Connect; the engine is loaded here and not before. Who types is asked for a password."""
     import dpquery
 
-    return dpquery.connect(source, **settings)
+    try:
+        return dpquery.connect(source, **settings)
+    except ServerUnusable as refused:
+        if refused.code != ASKS or not sys.stdin.isatty():
+            raise
+        password = _password(refused.diagnostic.title)
+        if not password:
+            raise
+        return dpquery.connect(source, **settings, password=password)
+
+
+def _password(question: str) -> str:
+    """Read a password, unseen; nothing where nobody types one."""
+    try:
+        return getpass(f"{visible(question)}: ")
+    except EOFError:
+        return ""
 
 
 def say(text: object) -> None:
@@ -58,7 +76,7 @@ def show(text: object) -> None:
 
 
 @contextmanager
-def connected(options: Namespace, connect: Connect) -> Iterator[Session]:
+def connected(options: Namespace, connect: Connect) -> Iterator[AnySession]:
     """Open the session that the command line asks for."""
     with connect(options.source, **connect_settings(options)) as session:
         if options.eps is not None:

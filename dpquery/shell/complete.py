@@ -20,7 +20,7 @@ from dpquery.shell.context import Place, Word, place_of, words_of
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
-    from dpquery.session import Session
+    from dpquery.remote import AnySession
 
 # What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read when the shell
 # opens and when its views change, and what is registered: nothing of the data is known here.
@@ -67,13 +67,13 @@ Known = Mapping[str, tuple[Column, ...]]
 """The columns of each table, in the order of the policy, and of each view."""
 
 
-def known_to(session: Session) -> dict[str, tuple[Column, ...]]:
+def known_to(session: AnySession) -> dict[str, tuple[Column, ...]]:
     """Read what a session's policy names, and its views."""
     names = [str(row["table"]) for row in session.tables().to_dicts()]
     return {name: _described(session, name) for name in names}
 
 
-def _described(session: Session, name: str) -> tuple[Column, ...]:
+def _described(session: AnySession, name: str) -> tuple[Column, ...]:
     """Read the columns of a table or a view; none of a view that cannot be read any more."""
     try:
         return tuple(map(_column, session.describe(name).to_dicts()))

@@ -40,7 +40,7 @@ from dpquery.shell.batch import (
 )
 
 if TYPE_CHECKING:
-    from dpquery.session import Session
+    from dpquery.remote import AnySession
 
 LARGE = 100_000
 """Objects that are made before the first look for those that nothing needs any more."""
@@ -59,7 +59,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def converse(session: Session, options: Namespace) -> None:
+def converse(session: AnySession, options: Namespace) -> None:
     """Open the shell on a session until the person leaves."""
     try:
         from dpquery.shell.repl import Repl
@@ -67,7 +67,7 @@ def converse(session: Session, options: Namespace) -> None:
         if (missing.name or "").partition(".")[0] not in _PACKAGES:
             raise
         raise UsageError(_MISSING) from None
-    repl = Repl(session, options.analyst or "default", options.format)
+    repl = Repl(session, session.analyst, options.format)
     repl.desk.intervals = options.intervals
     if options.out is not None:
         repl.desk.direct(open_output(options.out, options.format))
@@ -100,7 +100,7 @@ def demo(connect: Connect) -> int:
     return ExitCode.ANSWER
 
 
-def _reply(query: str, session: Session) -> str:
+def _reply(query: str, session: AnySession) -> str:
     try:
         answer = session.sql(query)
     except QueryRefused as refusal:

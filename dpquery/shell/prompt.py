@@ -18,7 +18,7 @@ from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
 from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
-from dpquery.session import Session
+from dpquery.remote import AnySession
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing
 from dpquery.shell.console import Terminal, reading
@@ -30,7 +30,7 @@ DIM, REFUSED = "dim", "red"
 class Desk:
     """One analyst's session with the settings of the prompt."""
 
-    def __init__(self, session: Session, console: Terminal, mode: str = "table") -> None:
+    def __init__(self, session: AnySession, console: Terminal, mode: str = "table") -> None:
         self.session = session
         self.console = console
         self.mode = mode

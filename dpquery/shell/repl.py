@@ -31,7 +31,7 @@ from rich.console import Console as RichConsole
 
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.session import Session
+from dpquery.remote import AnySession
 from dpquery.shell.complete import Known, Suggestion, known_to, suggestions
 from dpquery.shell.console import Terminal
 from dpquery.shell.context import LANGUAGE, Word, ended, words_of
@@ -115,7 +115,7 @@ class Repl:
 
     def __init__(  # noqa: PLR0913 - the last three stand in for the terminal
         self,
-        session: Session,
+        session: AnySession,
         analyst: str,
         mode: str = "table",
         *,

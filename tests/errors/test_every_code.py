@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,25 +18,34 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import duckdb
+import psycopg
 import pytest
 
 import dpquery
 from dpquery import functions
 from dpquery.budget.ledger import ledger
 from dpquery.budget.ledger.charge import Ceilings
+from dpquery.budget.ledger.errors import missing
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy import Ceiling, Loss
+from dpquery.database import Database
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import DPQueryError, ScanFailed
 from dpquery.errors.pages import pages
 from dpquery.mechanisms import randomness
 from dpquery.policy.load import load_policy
 from dpquery.policy.sources.files import copy_samples
+from dpquery.server.frames import Request
+from dpquery.server.users import Users
+from dpquery.server.worker import Worker
 from dpquery.shell.main import main
+from dpquery.wire import loads
 from tests.corpus import cases
 from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"
+SERVER = "postgresql://alice@db.example.org:5433/"
+OURS = f"15.0 (dpquery {dpquery.__version__})"
 Doing = Callable[[Path, pytest.MonkeyPatch], object]
 
 
@@ -197,6 +207,64 @@ def after_a_stream_has_ended(place: Path, _: pytest.MonkeyPatch) -> None:
         stream.ask("staff")
 
 
+def with_users_that_others_read(place: Path, _: pytest.MonkeyPatch) -> object:
+    (place / "policy.users").write_text("{}")
+    (place / "policy.users").chmod(0o644)
+    return Users.beside(place / "policy.toml")
+
+
+def on_a_server_whose_ledger_is_gone(place: Path, _: pytest.MonkeyPatch) -> object:
+    with closing(Database(load_policy(place / "policy.toml"))) as database:
+        lost = missing("policy.ledger")
+        raise loads(
+            Worker(database, 60)._refused(lost, Request("sql", "default", whole=True)).body
+        )
+
+
+def without_the_client(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    return dpquery.connect(SERVER)
+
+
+def dialling(**known: object) -> Doing:
+    """Have the driver fail, and know so much of why."""
+
+    def doing(_: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+        error = psycopg.OperationalError("connection failed: wrong password")
+        error._info = SimpleNamespace(**known)
+        monkeypatch.setattr(type(error), "pgconn", property(lambda self: self._info))
+        monkeypatch.setattr(psycopg, "connect", Raising(error))
+        return dpquery.connect(SERVER)
+
+    return doing
+
+
+class Raising:
+    """Raises an error wherever it is called."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise self._error
+
+
+def answering(version: str) -> Doing:
+    """Have a server be there until it is asked."""
+
+    def doing(_: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+        here, there = socket.socketpair()
+        torn = Raising(psycopg.OperationalError())
+        asked = SimpleNamespace(socket=here, send_query_params=torn, consume_input=torn)
+        info = SimpleNamespace(user="alice", parameter_status=lambda _: version)
+        made = SimpleNamespace(info=info, pgconn=asked, close=lambda: None)
+        monkeypatch.setattr(psycopg, "connect", lambda **_: made)
+        with here, there:
+            return dpquery.connect(SERVER).sql(COUNT)
+
+    return doing
+
+
 DOINGS: dict[str, tuple[Doing, str]] = {
     "DPQ501": (asking("SELECT DP_COUNT(*, eps=3) FROM staff"), "asks for 3"),
     "DPQ502": (
@@ -228,14 +296,22 @@ DOINGS: dict[str, tuple[Doing, str]] = {
     ),
     "DPQ613": (over_files_of_a_table_format, "names files of a Delta Lake table"),
     "DPQ614": (with_a_deleted_ledger, "the ledger was here and is gone"),
+    "DPQ615": (with_users_that_others_read, "others can read it"),
     "DPQ610": (with_too_large_a_grant, "could then spend 4, and the total is 2"),
     "DPQ701": (over_a_file_that_changes, "the scan did not finish"),
     "DPQ702": (interrupted_above, "could not be finished"),
+    "DPQ703": (answering(OURS), "the connection to the server broke off"),
     "DPQ801": (after_closing, "closed"),
     "DPQ802": (after_a_stream_has_ended, "the stream has ended"),
     "DPQ803": (before_asking, "nothing was asked yet"),
     "DPQ804": (rolled_back, "a charge is not taken back"),
     "DPQ805": (with_a_value_too_many, "the statement has 0 of ?, and the values are 1"),
+    "DPQ806": (on_a_server_whose_ledger_is_gone, "the server cannot answer now"),
+    "DPQ807": (dialling(), "there is no connection to db.example.org:5433"),
+    "DPQ808": (dialling(needs_password=True), "asks alice for a password"),
+    "DPQ809": (dialling(used_password=True), "does not take this password of alice"),
+    "DPQ810": (answering("15.18"), "db.example.org:5433 is not a server of dpquery"),
+    "DPQ811": (without_the_client, "not installed: psycopg"),
     "DPQ901": (with_a_broken_rule, "a rule of the engine does not hold"),
     "DPQ902": (without_randomness, "randomness"),
 }

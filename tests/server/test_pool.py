@@ -17,7 +17,7 @@ from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.policy.load import load_policy
 from dpquery.server.frames import Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
-from dpquery.server.wire import arrow_table, loads
+from dpquery.wire import arrow_table, loads
 from tests.server.places import served, workers
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) AS n FROM staff"

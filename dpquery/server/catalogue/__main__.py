@@ -17,7 +17,7 @@ from dpquery.server.catalogue.schema import from_json
 from dpquery.server.catalogue.twin import Broken, Twin
 from dpquery.server.frames import Reply, Request, packed, read_frame, request_of
 from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.server.wire import arrow_bytes, loads
+from dpquery.wire import arrow_bytes, loads
 
 MEMORY = 2 << 30
 """Bytes of addresses: a twin holds 200 MB at most, and libraries take the most of it."""

@@ -18,7 +18,7 @@ from dpquery.server.catalogue.schema import ShownTable, as_json, shown_tables
 from dpquery.server.catalogue.wanted import Wanted
 from dpquery.server.frames import Fault, Reply, Request, packed
 from dpquery.server.pool import FAILED, Pool, Ticket
-from dpquery.server.wire import arrow_table, dumps
+from dpquery.wire import arrow_table, dumps
 
 SECONDS = 10.0
 """How long a question may take until its process is ended."""

@@ -223,7 +223,7 @@ def read_statement(source: Source) -> list[Token]:
             several statements, DPQ104 none, DPQ105 too large or too deep, DPQ106 no query.
         NameRefused: DPQ210 a number is not written in digits.
     """
-    _check_text(source)
+    check_text(source)
     tokens = _tokens(source)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
@@ -242,7 +242,8 @@ def read_statement(source: Source) -> list[Token]:
     return tokens
 
 
-def _check_text(source: Source) -> None:
+def check_text(source: Source) -> None:
+    """Refuse a text that is too long, or holds characters that do not print."""
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         title = f"the query is longer than {MAX_BYTES // 1024} kB"

@@ -237,6 +237,23 @@ def misfit(title: str, remedy: str, span: Span | None = None, why: str = _WHY) -
     return refused
 
 
+def require_name(name: object, remedy: str) -> None:
+    """Require that a table is named by a text.
+
+    Raises:
+        NameRefused: DPQ805 it is something else.
+    """
+    if not isinstance(name, str):
+        title = f"a table is named by a text, not {type(name).__name__}"
+        raise misfit(title, remedy, why="names are as in SQL.")
+
+
+def no_statement(given: object) -> SyntaxRefused:
+    """Return the refusal of a statement that is no text at all."""
+    title = f"a statement is a text, not {type(given).__name__}"
+    return SyntaxRefused(Diagnostic("DPQ104", title, remedy=("session.sql('SHOW TABLES')",)))
+
+
 def written_value(value: object) -> str:
     """Write a value as a literal.
 
@@ -363,7 +380,7 @@ def with_values(source: Source, values: Values) -> Source:
 
 
 def _marks(source: Source) -> Iterator[_Mark]:
-    tokens = _tokens(source)
+    tokens = tokens_of(source)
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         sign = Span(token.start, token.start + 1)
         if token.token_type in _POSITIONAL:
@@ -374,7 +391,7 @@ def _marks(source: Source) -> Iterator[_Mark]:
                 yield _Mark(Span(token.start, following.end + 1), name)
 
 
-def _tokens(source: Source) -> list[Token]:
+def tokens_of(source: Source) -> list[Token]:
     """Return the words of a text; EXPLAIN is left out, or what follows would be one word."""
     if len(source.text) > MAX_BYTES:
         return []

@@ -25,8 +25,16 @@ from dpquery.errors import DPQueryError, internal
 
 _HOMES = ("answer", "core", "errors", "functions", "ir", "mechanisms", "plan", "session", "sql")
 """The modules of ours whose classes can be sent."""
+
+
+def _fraction(text: str) -> Fraction:
+    """Read a fraction as `str` writes it: an exponent could stand for any number of digits."""
+    above, _, below = text.partition("/")
+    return Fraction(int(above), int(below or 1))
+
+
 _PLAIN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "fraction": (Fraction, str, Fraction),
+    "fraction": (Fraction, str, _fraction),
     "decimal": (Decimal, str, Decimal),
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
@@ -99,6 +107,8 @@ class _Writer:
             return {"map": [[self.write(k), self.write(v)] for k, v in value.items()]}
         if isinstance(value, pa.Table):
             return {"arrow": b64encode(arrow_bytes(value)).decode()}
+        if isinstance(value, pa.Schema):
+            return {"schema": b64encode(arrow_bytes(value.empty_table())).decode()}
         return self._object(value)
 
     def _object(self, value: object) -> Any:
@@ -137,6 +147,8 @@ class _Reader:
                 return {self.read(key): self.read(value) for key, value in inner}
             case "arrow":
                 return arrow_table(b64decode(inner))
+            case "schema":
+                return arrow_table(b64decode(inner)).schema
             case "again":
                 return self._made[inner]
             case "enum":

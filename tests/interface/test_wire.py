@@ -13,8 +13,8 @@ from dpquery.answer import Answer
 from dpquery.core.types import INTEGER
 from dpquery.database import Database
 from dpquery.errors import InternalError, QueryRefused, ScanFailed
-from dpquery.server.wire import dumps, loads
 from dpquery.session import Session
+from dpquery.wire import dumps, loads
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
 
 PARTS = 8
@@ -74,7 +74,7 @@ def test_refusals_arrive(session: Session):
     "text",
     [
         "[", "{}", '{"object": "core.types:Type", "is": {}}', '{"again": 7}',
-        '{"object": "os:system", "is": {}}', '{"object": "server.wire:loads", "is": {}}',
+        '{"object": "os:system", "is": {}}', '{"object": "wire:loads", "is": {}}',
         '{"object": "core.types:Fraction", "is": {}}', '{"fraction": "x"}',
         '{"object": "errors:refusal", "is": {}}', '{"enum": "core.types:Type", "is": "x"}',
         '{"arrow": "aaaa"}', '{"object": "core.types:__builtins__", "is": {}}',
