@@ -10,7 +10,7 @@ import pytest
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue import Catalogue, client
 from dpquery.server.frames import Fault
-from dpquery.server.wire import arrow_table
+from dpquery.wire import arrow_table
 
 ENDLESS = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_attribute d"
 
