@@ -126,7 +126,7 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
         if not service.users.known:
             told = f"dpquery user add {settings.policy} NAME"
             said(f"nobody can log in yet: {told}")
-        catalogue = await Catalogue.start(service.policy)
+        catalogue = await Catalogue.start(service.policy, service.log)
         stack.push_async_callback(catalogue.close)
         here = doors.postgres
         door = PostgresDoor(service, catalogue, here.host, here.port, context)

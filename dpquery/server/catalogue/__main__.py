@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from dpquery.server.catalogue.faults import Refused, failed, unsupported
 from dpquery.server.catalogue.schema import from_json
-from dpquery.server.catalogue.twin import Twin
+from dpquery.server.catalogue.twin import Broken, Twin
 from dpquery.server.frames import Reply, Request, packed, read_frame, request_of
 from dpquery.server.sandbox import confine, limit, limit_processor
 from dpquery.wire import arrow_bytes, loads
@@ -37,6 +37,8 @@ def answer(twin: Twin, request: Request) -> Reply:
         return Reply("answered", tag="SELECT", body=arrow_bytes(rows))
     except Refused as refused:
         return failed(refused)
+    except Broken:
+        raise
     except (Exception, MemoryError):  # noqa: BLE001 - whatever trips over it, it is refused
         return failed(unsupported())
 
@@ -48,8 +50,8 @@ def serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
         return
     given = request_of(first[0]).arguments or {}
     limit(MEMORY)
+    confined = confine((), (), network=False)  # before there are threads, which would stay free
     twin = Twin(from_json(given["tables"]))
-    confined = confine((), (), network=False)
     reply = Reply("answered", tag="confined" if confined else "not confined")
     while True:
         replies.write(packed(reply))

@@ -6,7 +6,7 @@ can be read and none written.
 
 from __future__ import annotations
 
-from dpquery.server.catalogue.relations import IN_CATALOGUE
+from dpquery.server.catalogue.relations import IN_CATALOGUE, IN_INFORMATION
 from dpquery.server.catalogue.rows import OWNER, VERSION
 from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN
 
@@ -79,7 +79,7 @@ _SIZES = (
     "pg_sequence_last_value",
 )
 _VISIBLE = """
-    table type function operator opclass opfamily collation conversion statistics_obj ts_config
+    type function operator opclass opfamily collation conversion statistics_obj ts_config
     ts_dict ts_parser ts_template
 """
 _PRIVILEGED = """
@@ -93,6 +93,7 @@ _MODIFIED = f"""CASE
     THEN {_VALUE} || '(' || (m - 4) || ')'
     ELSE {_VALUE} END"""
 _TYPE_NAMES = f"SELECT oid AS {_KEY}, sql AS {_VALUE} FROM pgc.sql_names"
+_OUT_OF_PATH = ", ".join(str(one.oid) for one in IN_INFORMATION.values())
 _CLASS = IN_CATALOGUE["pg_class"].oid
 
 
@@ -164,6 +165,7 @@ MACROS: dict[str, str] = {
     "col_description": _comment("b", _TWO),
     # What anybody may.
     **{f"pg_{name}_is_visible": "(a) AS true" for name in _VISIBLE.split()},
+    "pg_table_is_visible": f"(a) AS a NOT IN ({_OUT_OF_PATH})",
     **{
         f"has_{name}_privilege": f"(a, b) AS {_MAY.format('b')},"
         f" (a, b, c) AS {_MAY.format('c')}"

@@ -210,8 +210,11 @@ class _Rewriting:
             return self._numbered(inner, "regproc" if name == "regprocedure" else name)
         if is_list_text(inner) and name.endswith("[]"):
             inner = list_of(inner)
-        if name in {"oid", "int4", "int8"} and _called(inner, "regproc_name"):
-            return macro("regproc_oid", inner.expressions[0])
+        if name in {"oid", "int4", "int8"}:
+            if _called(inner, "regproc_name"):
+                return macro("regproc_oid", inner.expressions[0])
+            if isinstance(inner, exp.Column) and inner.name.lower() in REGPROCS:
+                return macro("regproc_oid", inner)
         if name in {"oid", "int4", "int8"} and _called(inner, "_out"):
             return as_type(inner.expressions[0], "UINTEGER")
         to = duckdb_type(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -27,6 +28,7 @@ from dpquery.server.catalogue.schema import ShownTable
 from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN, NAMES, views
 
 SECONDS = 5
+"""How long DuckDB may work on one question."""
 MEMORY = "200MB"
 MOST_ROWS = 100_000
 MOST_BYTES = 32 << 20
@@ -38,7 +40,7 @@ DATABASE = "dpquery"
 class Twin:
     """Answers questions about the catalogue."""
 
-    def __init__(self, tables: Sequence[ShownTable]) -> None:
+    def __init__(self, tables: Sequence[ShownTable], seconds: float = SECONDS) -> None:
         self._schema = Schema(tables)
         self._connection = start()
         self._fill(tables)
@@ -46,7 +48,7 @@ class Twin:
             ("threads", "1"),
             ("integer_division", "true"),
             ("memory_limit", f"'{MEMORY}'"),
-            ("max_execution_time", str(SECONDS * 1000)),
+            ("max_execution_time", str(int(seconds * 1000))),
             ("max_expression_depth", "250"),
         ):
             self._connection.execute(f"SET {name} = {value}")
@@ -56,7 +58,7 @@ class Twin:
         connection = self._connection
         for schema in SCHEMAS.values():
             connection.execute(f"CREATE SCHEMA {schema}")
-        self._name("", "")
+        _name(connection, "", "")
         connection.execute("CREATE TABLE pgc.sql_names (oid UINTEGER, sql VARCHAR)")
         connection.executemany("INSERT INTO pgc.sql_names VALUES (?, ?)", [*sql_names()])
         filled = rows(tables)
@@ -86,10 +88,16 @@ class Twin:
             self._connection.execute(f"INSERT INTO {name} SELECT * FROM given")
             self._connection.unregister("given")
 
-    def _name(self, user: str, database: str) -> None:
-        """Tell the instance who asks, and what they call the database."""
-        for name, value in ((LOGIN, user), (DATABASE_NAME, database)):
-            self._connection.execute(f"SET VARIABLE {name} = ?", [value])
+    def _leave(self) -> None:
+        """Leave the transaction of a statement, however that ended.
+
+        Raises:
+            Broken: that cannot be done.
+        """
+        try:
+            self._connection.execute("ROLLBACK")
+        except duckdb.Error:
+            raise Broken from None
 
     def ask(
         self,
@@ -104,7 +112,7 @@ class Twin:
         Raises:
             Refused: it is not answered.
         """
-        written = _rewritten(text, oids, self._schema)
+        written = _rewritten(text, tuple(oids), self._schema)
         given = [*values, *[None] * (len(written.oids) - len(values))]
         return self._run(written, given, user, database)
 
@@ -116,7 +124,7 @@ class Twin:
         Raises:
             Refused: it is not answered.
         """
-        written = _rewritten(text, oids, self._schema)
+        written = _rewritten(text, tuple(oids), self._schema)
         nothing = [None] * len(written.oids)
         return [*written.oids], self._run(written, nothing, user, database, rows=False).schema
 
@@ -133,18 +141,18 @@ class Twin:
             str(number): _bound(values[number - 1], written.oids[number - 1])
             for number in written.used
         }
-        connection = self._connection
+        own = self._connection  # settings are a connection's: a second one would have none
         try:
-            self._name(user, database)
-            statements = connection.extract_statements(written.text)
+            _name(own, user, database)
+            statements = own.extract_statements(written.text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise unsupported()
-            connection.execute("BEGIN TRANSACTION READ ONLY")
+            own.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                answer = connection.sql(written.text, params=given or None)
+                answer = own.sql(written.text, params=given or None)
                 return _fetched(answer) if rows else _empty(answer)
             finally:
-                connection.execute("ROLLBACK")
+                self._leave()
         except duckdb.InterruptException:
             raise too_long() from None
         except (
@@ -158,8 +166,19 @@ class Twin:
             raise unsupported() from None
 
 
-def _rewritten(text: str, oids: Sequence[int], schema: Schema) -> Written:
-    """Rewrite a statement; whatever trips over it, it is refused."""
+class Broken(Exception):
+    """An instance that cannot be asked any more."""
+
+
+def _name(connection: duckdb.DuckDBPyConnection, user: str, database: str) -> None:
+    """Tell a connection who asks, and what they call the database."""
+    for name, value in ((LOGIN, user), (DATABASE_NAME, database)):
+        connection.execute(f"SET VARIABLE {name} = ?", [value])
+
+
+@lru_cache(maxsize=256)
+def _rewritten(text: str, oids: tuple[int, ...], schema: Schema) -> Written:
+    """Rewrite a statement; tools often send the same. Whatever trips over it, it is refused."""
     try:
         return rewritten(text, oids, schema)
     except Refused:
@@ -176,16 +195,16 @@ def _bound(value: object, oid: int) -> Any:
 
 def _fetched(answer: duckdb.DuckDBPyRelation) -> pa.Table:
     """Return the rows, as long as they are few."""
-    reader = answer.to_arrow_reader(_BATCH)
     batches: list[pa.RecordBatch] = []
     count = size = 0
-    for batch in reader:
-        batches.append(batch)
-        count += batch.num_rows
-        size += batch.nbytes
-        if count > MOST_ROWS or size > MOST_BYTES:
-            raise too_large()
-    return pa.Table.from_batches(batches, reader.schema)
+    with answer.to_arrow_reader(_BATCH) as reader:
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            size += batch.nbytes
+            if count > MOST_ROWS or size > MOST_BYTES:
+                raise too_large()
+        return pa.Table.from_batches(batches, reader.schema)
 
 
 def _empty(answer: duckdb.DuckDBPyRelation) -> pa.Table:

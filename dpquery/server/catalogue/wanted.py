@@ -23,6 +23,8 @@ _QUERIES = {"select", "values", "with", "("}
 _MAYBE_EMPTY = re.compile(
     r"\b(limit\s+0|(first|next)\s+0|false|(\d+)\s*(=|<>|!=)\s*\d+)\b", re.IGNORECASE
 )
+MOST_PARSED = 2000
+"""Words of a statement that is parsed here, where all connections wait meanwhile."""
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 
 
@@ -48,7 +50,7 @@ class Wanted:
             return True
         if named & self._tables and not _MAYBE_EMPTY.search(text):
             return False
-        return _without_rows(text)
+        return len(tokens) <= MOST_PARSED and _without_rows(text)
 
     def _names_catalogue(self, named: set[str], words: Sequence[str]) -> bool:
         schemas = named & {CATALOGUE, INFORMATION} - self._own
