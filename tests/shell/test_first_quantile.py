@@ -115,7 +115,7 @@ def test_without_a_unit_a_refusal_and_explain_name_the_option(capsys):
     refused = capsys.readouterr().err
     assert "each row is a unit of its own here: name the person's column by --unit." in refused
     assert main([*bare, "-c", "EXPLAIN SELECT DP_COUNT(*, eps=1) FROM people"]) == 0
-    assert "if it names a person: --unit person_id" in capsys.readouterr().out
+    assert "if it names a person: --unit user_id" in " ".join(capsys.readouterr().out.split())
     assert main([*BARE, "-c", "SELECT COUNT(*) FROM people"]) == 1
     assert "--unit" not in capsys.readouterr().err
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as is_
 
 from dpquery.core.types import DECIMAL_DIGITS
@@ -90,6 +89,8 @@ codecs.register_error(_MARKED, _marked)
 
 def _times(values: pa.Array) -> pa.Array:
     """Return times of day in microseconds; NULL for what is beyond the day."""
+    import pyarrow.compute as pc  # loaded where such files are read
+
     type_, unit = values.type, _OF_SECOND[values.type.unit]
     numbers = values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(pa.int64())
     inside = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, _DAY * unit))
@@ -101,6 +102,8 @@ def _times(values: pa.Array) -> pa.Array:
 
 def _timestamps(values: pa.Array) -> pa.Array:
     """Return moments in microseconds; infinite ones for what is beyond these."""
+    import pyarrow.compute as pc
+
     numbers, times = values.view(pa.int64()), 10**6 // _OF_SECOND[values.type.unit]
     most = (_MOST - 1) // times
     early = pc.if_else(pc.less(numbers, -most), -_MOST, pc.multiply(numbers, times))
