@@ -113,7 +113,7 @@ class Session:
             analyst=policy.analysts.get(analyst),
             session=None if ceiling is None else Ceiling.of(ceiling, policy.budget.share),
             query=policy.budget.max_epsilon_per_query,
-            failures=_failure_limit(policy, analyst),
+            failures=_failure_limit(policy, analyst, served=lent),
         )
         self._notes = tuple(notes)
         owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
@@ -518,11 +518,14 @@ class Session:
             yield
 
 
-def _failure_limit(policy: Policy, analyst: str) -> FailureLimit:
+def _failure_limit(policy: Policy, analyst: str, *, served: bool) -> FailureLimit:
     """Return how many statements may fail, and what the data owner does then."""
     place = policy.ledger.server.url if policy.ledger.server else policy.ledger.path
     named = policy.name if policy.published else place
-    if named is None:
+    remedy: tuple[str, ...]
+    if served:  # who asks a server learns no path of it
+        remedy = ("ask the data owner, who finds the causes in the log of faults",)
+    elif named is None:
         remedy = ("session = dpquery.connect(...)", "failures are counted in memory here")
     else:
         whose = f" --analyst {shlex.quote(analyst)}" if policy.analysts else ""

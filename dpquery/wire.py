@@ -66,6 +66,12 @@ def dumps(value: object) -> bytes:
     return json.dumps(_Writer().write(value), separators=(",", ":")).encode()
 
 
+_UNREADABLE = (
+    LookupError, TypeError, AttributeError, ImportError, ValueError, ArithmeticError,
+    RecursionError,
+)  # fmt: skip
+
+
 def loads(text: bytes) -> Any:
     """Read a value that `dumps` wrote.
 
@@ -74,7 +80,7 @@ def loads(text: bytes) -> Any:
     """
     try:
         return _Reader().read(json.loads(text))
-    except (LookupError, TypeError, AttributeError, ImportError, ValueError, ArithmeticError):
+    except _UNREADABLE:
         raise ValueError(
             "this is not what dpquery sends, or of another version of it"
         ) from None

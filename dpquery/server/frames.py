@@ -14,6 +14,10 @@ from typing import Any, BinaryIO
 from dpquery.errors import DPQueryError
 
 _LENGTHS = struct.Struct("!II")
+CALLS = frozenset(
+    {"sql", "explain", "columns", "budget", "ledger", "losses", "tables", "describe", "begin"}
+)
+"""What analysts ask."""
 OWNER_CALLS = frozenset({"overview", "freeze", "thaw", "grant", "publish"})
 """What is done for data owners alone: they look at all charges and give orders."""
 MOST_BYTES = 1 << 30
@@ -25,7 +29,7 @@ class Request:
     """What a worker is to do."""
 
     do: str
-    """One of `worker.CALLS`, or of `OWNER_CALLS`."""
+    """One of `CALLS`, or of `OWNER_CALLS`."""
     analyst: str
     session: str | None = None
     """What the session came to, as `wire` writes it; None: it begins."""

@@ -53,7 +53,8 @@ class WorkerSettings:
     def command(self) -> tuple[str, ...]:
         """What is run."""
         told = {"policy": self.policy, "seconds": self.seconds, "memory": self.memory}
-        return (sys.executable, "-m", "dpquery.server.worker", json.dumps(told))
+        # -P: where the server was started is no place to read or to import from.
+        return (sys.executable, "-P", "-m", "dpquery.server.worker", json.dumps(told))
 
     @property
     def first(self) -> bytes:

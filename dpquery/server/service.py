@@ -17,7 +17,7 @@ from typing import Any
 from dpquery.errors import DPQueryError
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.server.frames import OWNER_CALLS, Fault, Reply, Request
+from dpquery.server.frames import CALLS, OWNER_CALLS, Fault, Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.server.scram import Verifier
 from dpquery.server.users import User, Users, analysts_of
@@ -178,7 +178,7 @@ class Service:
 
         Args:
             client: who asks; what their session comes to is kept there.
-            do: one of `worker.CALLS`; of an owner, also one of `OWNER_CALLS`.
+            do: one of `CALLS`; of an owner, also one of `OWNER_CALLS`.
             arguments: what the call takes.
             whole: whether the value is wanted as `wire` writes it, in place of its rows; or
                 "page" or "rows", in a form that the page shows.
@@ -187,6 +187,8 @@ class Service:
         user = self.users.known.get(client.name)
         if user is None:
             return _refusal("28000", "this user was removed")
+        if do not in CALLS | OWNER_CALLS:
+            return _refusal("42883", "there is no such call")
         if do in OWNER_CALLS and not user.owner:
             return _refusal("42501", "this is for the data owner alone")
         if do not in OWNER_CALLS and user.owner and not self.is_analyst(client.name):

@@ -24,7 +24,13 @@ from dpquery.answer import Answer
 from dpquery.connecting import analyst_of
 from dpquery.core.source import Source
 from dpquery.database import Database
-from dpquery.errors import Diagnostic, DPQueryError, PolicyInvalid, SessionUnusable
+from dpquery.errors import (
+    Diagnostic,
+    DPQueryError,
+    InternalError,
+    PolicyInvalid,
+    SessionUnusable,
+)
 from dpquery.plan.explain import Explanation
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import DatabaseTable, External, Files, Policy
@@ -121,7 +127,9 @@ class Worker:
                 self._busy = True
                 session = self._session(request)
                 given = request.arguments or {}
-                reply = _answered(CALLS[request.do](session, given), request)
+                value = CALLS[request.do](session, given)
+                self._busy = False  # what is charged and answered is told
+                reply = _answered(value, request)
             finally:
                 self._busy = False
         except KeyboardInterrupt as stop:
@@ -129,6 +137,8 @@ class Worker:
             reply = Reply("stopped", fault=Fault("", "57014", said, said))
         except DPQueryError as error:
             reply = self._refused(error, request)
+        except Exception as fault:  # noqa: BLE001 - its text could be anything
+            reply = self._refused(_mistake(self._database.log.note(fault)), request)
         if session is None:
             return reply
         return replace(reply, session=dumps(session.conversation).decode())
@@ -154,6 +164,13 @@ class Worker:
         if request.whole:
             body = refusal_form(error) if request.whole in FORMS else dumps(error)
         return Reply("refused", fault=fault_of(error), body=body)
+
+
+def _mistake(reference: str) -> DPQueryError:
+    why = "this is a mistake in dpquery. It may have been charged: SHOW LEDGER says so."
+    remedy = f"report it with the query, and with reference {reference}"
+    title = "the statement could not be answered"
+    return InternalError(Diagnostic("DPQ901", title, why=(why,), remedy=(remedy,)))
 
 
 def _unavailable(reference: str) -> DPQueryError:

@@ -37,7 +37,13 @@ class TwinSettings:
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        return (sys.executable, "-m", "dpquery.server.catalogue", json.dumps(self.seconds))
+        return (
+            sys.executable,
+            "-P",
+            "-m",
+            "dpquery.server.catalogue",
+            json.dumps(self.seconds),
+        )
 
     @property
     def first(self) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpquery.server.postgres import messages
@@ -139,7 +140,8 @@ async def log_in(streams: Streams, start: Start, service: Service) -> Client:
     if not service.require_unlocked(name, place):
         title = "too many wrong passwords: this name may try again in a minute"
         raise Refused.of("28000", title)
-    if not await _proven(streams, Exchange(service.verifier(name))):
+    exchange = Exchange(service.verifier(name))
+    if not await _proven(streams, exchange, lambda: service.require_unlocked(name, place)):
         await service.refused(name, place)
         raise Refused.of("28P01", _WRONG.format(name[:64]))
     client = service.admitted(name, place, "postgres")
@@ -148,8 +150,8 @@ async def log_in(streams: Streams, start: Start, service: Service) -> Client:
     return client
 
 
-async def _proven(streams: Streams, exchange: Exchange) -> bool:
-    """Return whether a client knows the password."""
+async def _proven(streams: Streams, exchange: Exchange, unlocked: Callable[[], bool]) -> bool:
+    """Return whether a client knows the password, and too many at once have not guessed it."""
     await streams.send(messages.authentication(10, messages.text(MECHANISM) + b"\0"))
     parts = Parts(await _password(streams))
     mechanism, first = parts.text(), parts.value()
@@ -161,7 +163,7 @@ async def _proven(streams: Streams, exchange: Exchange) -> bool:
         proof = exchange.final(messages.decoded(await _password(streams)))
     except ValueError:
         raise Malformed from None
-    if proof is None:
+    if proof is None or not unlocked():
         return False
     await streams.send(messages.authentication(12, proof.encode()), messages.authentication(0))
     return True

@@ -1,0 +1,84 @@
+"""What the server's parts take from each other, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dpquery.server import frames, worker
+from dpquery.server.frames import Request
+from dpquery.server.pool import Pool
+from dpquery.server.postgres.login import Exchange
+from dpquery.server.service import Client, Service, Settings, _Wrong
+from dpquery.server.users import Users
+from dpquery.wire import loads
+from tests.server.places import served, workers
+from tests.server.postgres import served as postgres
+from tests.server.test_pool import COUNT, asked, run
+
+
+def test_what_no_worker_does_reaches_none(tmp_path: Path):
+    policy = served(tmp_path)
+    Users.beside(policy).with_user("alice", "a long password", owner=False).write()
+    service = Service(Settings(policy), lambda _: None)  # without workers: it does not wait
+    reply = asyncio.run(service.ask(Client("alice"), "shutdown"))
+    assert reply.fault is not None
+    assert reply.fault.sqlstate == "42883"
+    assert set(worker.CALLS) == frames.CALLS
+    assert set(worker.ORDERS) == frames.OWNER_CALLS
+
+
+@pytest.mark.parametrize("values", ["nonsense", "[" * 100_000, '{"again":7}'])
+def test_a_worker_outlives_what_it_cannot_read(tmp_path: Path, values: str):
+    async def use(pool: Pool) -> None:
+        (one,) = pool._every
+        told = {"text": COUNT, "values": values}
+        for whole in (False, True, "page"):
+            reply = await pool.ask(Request("sql", "alice", None, told, whole))
+            assert reply.ended == "refused"
+            assert reply.fault is not None
+            assert reply.fault.code == "DPQ901"
+            assert "dpquery sends" not in reply.fault.text
+        assert (await pool.ask(asked(COUNT))).ended == "answered"
+        assert pool._every == {one}
+
+    run(workers(served(tmp_path)), use)
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"tuple":' * 5000 + b"1" + b"}" * 5000])
+def test_what_is_nested_too_deeply_is_nothing_that_is_sent(text: bytes):
+    with pytest.raises(ValueError, match="not what dpquery sends"):
+        loads(text)
+
+
+def test_workers_import_nothing_from_where_the_server_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    policy = served(tmp_path)
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+
+    async def use(pool: Pool) -> None:
+        assert (await pool.ask(asked(COUNT))).ended == "answered"
+
+    run(workers(policy), use)
+
+
+def test_a_password_that_was_guessed_beside_many_wrong_ones_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with postgres.served(tmp_path, lean=True) as server:
+        honest = Exchange.final
+
+        def final(exchange: Exchange, message: str) -> str | None:
+            locked = _Wrong(10, time.monotonic() + 60)  # others were wrong in the meantime
+            server.service._wrong["alice", "127.0.0.1"] = locked
+            return honest(exchange, message)
+
+        monkeypatch.setattr(Exchange, "final", final)
+        with pytest.raises(psycopg.OperationalError, match="the password of user"):
+            psycopg.connect(server.dsn())
