@@ -67,19 +67,25 @@ def dumps(value: object) -> bytes:
 
 
 _UNREADABLE = (
+    OSError, MemoryError, pa.ArrowException,  # of rows
     LookupError, TypeError, AttributeError, ImportError, ValueError, ArithmeticError,
     RecursionError,
 )  # fmt: skip
 
 
-def loads(text: bytes) -> Any:
+def loads(text: bytes, *, plain: bool = False) -> Any:
     """Read a value that `dumps` wrote.
+
+    Args:
+        text: what was written.
+        plain: whether it is of numbers, texts, times, lists and maps alone. What clients send
+            is: a few bytes that say they are rows can stand for any amount of memory.
 
     Raises:
         ValueError: it is no such text.
     """
     try:
-        return _Reader().read(json.loads(text))
+        return _Reader(plain=plain).read(json.loads(text))
     except _UNREADABLE:
         raise ValueError(
             "this is not what dpquery sends, or of another version of it"
@@ -132,7 +138,8 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool) -> None:
+        self._plain = plain
         self._made: list[object] = []
 
     def read(self, text: Any) -> Any:
@@ -147,10 +154,12 @@ class _Reader:
         match word:
             case "tuple":
                 return tuple(self.read(one) for one in inner)
-            case "set":
-                return frozenset(self.read(one) for one in inner)
             case "map":
                 return {self.read(key): self.read(value) for key, value in inner}
+            case _ if self._plain:
+                raise LookupError(word)
+            case "set":
+                return frozenset(self.read(one) for one in inner)
             case "arrow":
                 return arrow_table(b64decode(inner))
             case "schema":

@@ -28,7 +28,14 @@ _TRUNCATE, _TRUNCATE_SINCE = 1 << 14, 3
 _ALL = (1 << 13) - 1
 """Every right of the first version."""
 _TCP, _TCP_SINCE = 1 | 2, 4
-_SYSTEM = ("/etc", "/lib", "/lib64", "/proc", "/sys", "/usr", "/dev")
+_SCOPE, _SCOPE_SINCE = 1 | 2, 6
+"""Abstract sockets of other processes, and signals to them."""
+_SYSTEM = (
+    "/lib", "/lib64", "/proc", "/sys", "/usr", "/dev/random", "/dev/urandom",
+    "/etc/ld.so.cache", "/etc/localtime",
+)  # fmt: skip
+_NETWORKED = ("/etc",)
+"""How names of machines are resolved, and certificates: without network, /etc is shut."""
 FILES = 1024
 """Files that may be open at once."""
 
@@ -69,12 +76,14 @@ def confine(readable: Iterable[Path], writable: Iterable[Path], *, network: bool
         return False
     truncate = _TRUNCATE if version >= _TRUNCATE_SINCE else 0
     tcp = 0 if network or version < _TCP_SINCE else _TCP
-    handled = struct.pack("QQ", _ALL | truncate, tcp)[: 16 if version >= _TCP_SINCE else 8]
+    known = 8 * (1 + (version >= _TCP_SINCE) + (version >= _SCOPE_SINCE))
+    handled = struct.pack("QQQ", _ALL | truncate, tcp, _SCOPE)[:known]
     rules = libc.syscall(_CREATE, handled, len(handled), 0)
     if rules < 0:
         return False
     try:
-        for path in {*map(Path, _SYSTEM), *_python(), *readable}:
+        system = (*_SYSTEM, *(_NETWORKED if network else ()))
+        for path in {*map(Path, system), *_python(), *readable}:
             _allow(libc, rules, path, _READ)
         for path in writable:
             _allow(libc, rules, path, _READ | _WRITE | truncate)

@@ -77,7 +77,7 @@ def _written(given: Arguments) -> str:
     text, values = given["text"], given.get("values")
     if values is None:
         return str(text)
-    read: Values = loads(values.encode())
+    read: Values = loads(values.encode(), plain=True)
     return with_values(Source(text), read).text
 
 

@@ -41,11 +41,13 @@ async def asking(service: Service, journal: int) -> None:
 
 
 async def killing(service: Service) -> None:
-    """Kill a worker now and then."""
+    """Kill a worker now and then that answers something."""
     while True:
-        await asyncio.sleep(random.random() * 0.6)
-        if service._pool._every:
-            worker = random.choice([*service._pool._every])
+        await asyncio.sleep(random.random() * 3)
+        while not (busy := service._pool._every - {*service._pool._idle._queue}):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(random.random() * 0.2)
+        for worker in [*busy][:1]:
             with suppress(ProcessLookupError):
                 worker._process.kill()
 

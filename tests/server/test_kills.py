@@ -47,7 +47,7 @@ def test_no_answer_comes_without_its_charge_whatever_is_killed(tmp_path: Path):
     while time.monotonic() < until:
         argv = [sys.executable, "-m", "tests.server.kills", str(policy), str(journal)]
         server = subprocess.Popen(argv)
-        time.sleep(6 + 6 * random.random())
+        time.sleep(10 + 10 * random.random())
         assert server.poll() is None
         server.kill()
         server.wait()

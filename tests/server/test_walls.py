@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import time
+from base64 import b64encode
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from dpquery.core.privacy import NO_LOSS
+from dpquery.core.types import Kind
 from dpquery.server import frames, worker
 from dpquery.server.frames import Request
 from dpquery.server.pool import Pool
+from dpquery.server.postgres.calls import call_of
 from dpquery.server.postgres.login import Exchange
+from dpquery.server.postgres.messages import Refused
 from dpquery.server.service import Client, Service, Settings, _Wrong
 from dpquery.server.users import Users
-from dpquery.wire import loads
+from dpquery.wire import arrow_bytes, dumps, loads
 from tests.server.places import served, workers
 from tests.server.postgres import served as postgres
 from tests.server.test_pool import COUNT, asked, run
@@ -53,6 +65,34 @@ def test_a_worker_outlives_what_it_cannot_read(tmp_path: Path, values: str):
 def test_what_is_nested_too_deeply_is_nothing_that_is_sent(text: bytes):
     with pytest.raises(ValueError, match="not what dpquery sends"):
         loads(text)
+
+
+@pytest.mark.parametrize("word", ["arrow", "schema", "object", "enum", "again", "set"])
+def test_values_of_clients_are_plain(word: str):
+    held: dict[str, object] = {"arrow": pa.table({"a": [1]}), "schema": pa.schema([])}
+    held |= {"object": NO_LOSS, "set": frozenset([1]), "enum": Kind.INTEGER}
+    text = dumps([held.get(word)]) if word in held else b'[1,{"again":0}]'
+    assert word.encode() in text
+    with pytest.raises(ValueError, match="not what dpquery sends"):
+        loads(text, plain=True)
+    call = json.dumps({"do": "sql", "arguments": {"text": "x", "values": text.decode()}})
+    with pytest.raises(Refused, match="no call of dpquery"):
+        call_of(call)
+
+
+def test_values_of_clients_arrive_as_they_were():
+    values = [1, 0.5, "a", None, True, Decimal("1.50"), Fraction(1, 3), date(2025, 1, 1), (1,)]
+    assert loads(dumps({"a": values}), plain=True) == {"a": values}
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_bytes_that_are_no_rows_are_nothing_that_is_sent(seed: int):
+    chance, rows = random.Random(seed), bytearray(arrow_bytes(pa.table({"a": [1, 2]})))
+    for _ in range(3):
+        rows[chance.randrange(len(rows))] = chance.randrange(256)
+    cut = bytes(rows[: chance.randrange(len(rows))])
+    with suppress(ValueError):
+        loads(json.dumps({"arrow": b64encode(cut).decode()}).encode())
 
 
 def test_workers_import_nothing_from_where_the_server_was_started(

@@ -60,6 +60,6 @@ def _are_values(arguments: Mapping[str, Any]) -> bool:
     """Return whether what is given for marks is a list, or has a name each."""
     if arguments.get("values") is None:
         return True
-    values = loads(arguments["values"].encode())
+    values = loads(arguments["values"].encode(), plain=True)
     named = isinstance(values, dict) and all(isinstance(name, str) for name in values)
     return named or isinstance(values, list | tuple)
