@@ -295,6 +295,11 @@ def _last_line(path: Path) -> str:
         return file.read().decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
 
 
+def was_stopped(fault: BaseException) -> bool:
+    """Return whether a fault is ctrl-C, as DuckDB tells of it where it sees it first."""
+    return type(fault) is RuntimeError and str(fault) == "Query interrupted"
+
+
 def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     """Return what a backend reads; whatever it raises becomes the one constant failure.
 
@@ -305,6 +310,8 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
+        if was_stopped(fault):
+            raise KeyboardInterrupt from None
         reference = log.note(fault)
     raise ScanFailed(log.failure(reference))
 
@@ -334,6 +341,8 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
         )
         raise SyntaxRefused(diagnostic) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
+        if was_stopped(fault):
+            raise KeyboardInterrupt from None
         log_says = f"report it with the query, and with reference {log.note(fault)}"
         diagnostic = Diagnostic(
             "DPQ901",

@@ -249,6 +249,20 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
         assert session._ledger.failures("default") == 0
 
 
+def test_ctrl_c_that_duckdb_sees_first_is_no_failure(policy, monkeypatch):
+    def interrupted(*_):
+        raise RuntimeError("Query interrupted")
+
+    with dpquery.connect(policy) as session:
+        for where in ("_read_whole", "open", "rehearse"):
+            with monkeypatch.context() as patch:
+                patch.setattr(session._engine, where, interrupted)
+                with pytest.raises(KeyboardInterrupt) as stopped:
+                    session.sql(COUNT, refresh=True)
+            assert ("spent" in str(stopped.value)) == (where != "rehearse")
+        assert session._payer.failures() == 0
+
+
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
     monkeypatch.setattr(lookup, "MOST_STORED", 1)
     with dpquery.connect(policy) as session:
