@@ -85,14 +85,15 @@ def test_values_of_clients_arrive_as_they_were():
     assert loads(dumps({"a": values}), plain=True) == {"a": values}
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_bytes_that_are_no_rows_are_nothing_that_is_sent(seed: int):
-    chance, rows = random.Random(seed), bytearray(arrow_bytes(pa.table({"a": [1, 2]})))
-    for _ in range(3):
-        rows[chance.randrange(len(rows))] = chance.randrange(256)
-    cut = bytes(rows[: chance.randrange(len(rows))])
-    with suppress(ValueError):
-        loads(json.dumps({"arrow": b64encode(cut).decode()}).encode())
+def test_bytes_that_are_no_rows_are_nothing_that_is_sent():
+    chance, honest = random.Random(1), arrow_bytes(pa.table({"a": [1, 2]}))
+    for _ in range(1000):
+        rows = bytearray(honest)
+        for _ in range(3):
+            rows[chance.randrange(len(rows))] = chance.randrange(256)
+        cut = bytes(rows[: chance.randrange(len(rows))])
+        with suppress(ValueError):
+            loads(json.dumps({"arrow": b64encode(cut).decode()}).encode())
 
 
 def test_workers_import_nothing_from_where_the_server_was_started(
