@@ -80,7 +80,8 @@ class Service:
         self._retiring: set[asyncio.Task[None]] = set()
         self._wrong: dict[tuple[str, str], _Wrong] = {}
         self._secret = secrets.token_bytes(32)
-        self._running = 0
+        self._running: Counter[str] = Counter()
+        """Statements that wait or run, by who asks."""
         self.clients = 0
         """Connections that are open."""
 
@@ -203,15 +204,16 @@ class Service:
             return _refusal(
                 "42501", "a data owner who is no analyst of the policy asks no data"
             )
-        if self._running >= self.settings.statements:
+        running, most = self._running, self.settings.statements
+        if running.total() >= most or running[client.name] >= max(1, most // 2):
             return _refusal("53300", "too many statements wait; ask again later")
-        self._running += 1
+        running[client.name] += 1
         began = time.monotonic()
         try:
             request = Request(do, client.name, client.session, arguments, whole)
             reply = await self._pool.ask(request, ticket)
         finally:
-            self._running -= 1
+            running[client.name] -= 1
         if reply.session is not None:
             client.session = reply.session
         await self._leave(began)

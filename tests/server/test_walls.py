@@ -44,6 +44,31 @@ def test_what_no_worker_does_reaches_none(tmp_path: Path):
     assert set(worker.ORDERS) == frames.OWNER_CALLS
 
 
+def test_nobody_takes_all_that_may_wait(tmp_path: Path):
+    policy = served(tmp_path)
+    users = Users.beside(policy)
+    for name in ("alice", "bob"):
+        users = users.with_user(name, "a long password", owner=False)
+    users.write()
+    service = Service(Settings(policy, statements=4), lambda _: None)
+
+    async def ask() -> None:
+        waiting = [asyncio.create_task(service.ask(Client("alice"), "budget")) for _ in "12"]
+        await asyncio.sleep(0.01)
+        reply = await service.ask(Client("alice"), "budget")
+        assert reply.fault is not None
+        assert reply.fault.sqlstate == "53300"
+        waiting += [asyncio.create_task(service.ask(Client("bob"), "budget"))]
+        await asyncio.sleep(0.01)
+        assert not any(one.done() for one in waiting)
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert service._running.total() == 0
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("values", ["nonsense", "[" * 100_000, '{"again":7}'])
 def test_a_worker_outlives_what_it_cannot_read(tmp_path: Path, values: str):
     async def use(pool: Pool) -> None:
