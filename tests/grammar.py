@@ -41,13 +41,22 @@ COLUMNS = [
     "minutes",
     "spent",
     "at",
+    "opened",
+    "tod",
+    "wide",
+    "tags",
+    "address.city",
     "zone",
     "inhabitants",
     "n",
     "x",
 ]
 TABLES = ["staff", "visits", "regions", "s", "v", "q"]
-TEXTS = ["'eng'", "'2025-01-15'", "'2025-02-01 10:00:00'", "'north'", "'%a%'", "'it''s'", "''"]
+TEXTS = [
+    *("'eng'", "'north'", "'%a%'", "'it''s'", "''"),
+    *("'2025-01-15'", "'2025-02-01 10:00:00'", "'2025-02-01 10:00:00+01'", "'10:30:00'"),
+]
+ZONES = ["'Europe/Paris'", "'America/New_York'", "'UTC'", "'Mars'"]
 NUMBERS = ["0", "1", "2", "3", "0.5", "30", "52000", "1e-1", "12.25"]
 LEXICAL = {
     "text": TEXTS,
@@ -56,8 +65,14 @@ LEXICAL = {
     "digits": ["1"],
     "name": TABLES,
 }
-PLACES = {"column": COLUMNS, "alias": ["n", "x"], "table": [*TABLES[:3], "nobody"]}
-"""Names that stand in a rule, where they are not those of tables."""
+PLACES = {
+    ("column", "name"): COLUMNS,
+    ("alias", "name"): ["n", "x"],
+    ("table", "name"): [*TABLES[:3], "nobody"],
+    ("field", "name"): ["city"],
+    ("zone", "text"): ZONES,
+}
+"""Words that stand in a rule, where they are not as elsewhere."""
 _ROOM = 12
 """How deep rules are expanded, as far as there is a choice."""
 _PARTS = ["YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
@@ -196,7 +211,7 @@ class _Writer:
 
     def rule(self, name: str, room: int, place: str = "") -> None:
         if name in LEXICAL:
-            words = PLACES.get(place, LEXICAL[name]) if name == "name" else LEXICAL[name]
+            words = PLACES.get((place, name), LEXICAL[name])
             self.words.append(self.draw(st.sampled_from(words)))
         else:
             self.part(grammar()[name], room - 1, name)

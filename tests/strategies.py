@@ -6,7 +6,7 @@ is arithmetic that might overflow.
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,7 +14,18 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
+from dpquery.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
 from dpquery.policy.model import Bounds, Column
 from tests.neighbours import Pair, Row, Units
 
@@ -37,6 +48,9 @@ SCHEMA = pa.schema(
         "k": pa.string(),
         "j": pa.int8(),
         "c": pa.date32(),
+        "z": pa.timestamp("us", "UTC"),
+        "g": pa.decimal128(38, 0),
+        "tod": pa.time64("us"),
     }
 )
 COLUMNS = (
@@ -57,9 +71,20 @@ COLUMNS = (
     Column("k", TEXT, keys=("b", "a", "abc", ""), max_length=3),
     Column("j", INTEGER, Bounds(-1, 2)),
     Column("c", DATE, Bounds(date(1999, 12, 31), date(2000, 1, 1))),
+    Column(
+        "z",
+        TIMESTAMPTZ,
+        Bounds(
+            *map(datetime.fromisoformat, ("2000-01-01T00:00+00:00", "2024-11-01T12:00+01:00"))
+        ),
+    ),
+    Column("g", Type(Kind.DECIMAL, 38, 0), Bounds(Fraction(-5), Fraction(1000))),
+    Column("tod", TIME, Bounds(time(6), time(18))),
 )
 
 _LONG = 2**63
+_DAY = 86_400_000_000
+_SPRING, _AUTUMN = 1711846800000000, 1729990800000000  # when clocks of Berlin change in 2024
 _CELLS: dict[str, list[object]] = {
     "i": [-(2**31), -6, -5, -1, 0, 1, 7, 100, 101, 2**31 - 1],
     "n": [-_LONG, -_LONG + 1, -(2**53) - 1, -1, 0, 1, 2, 2**53 + 1, _LONG - 1],
@@ -74,6 +99,9 @@ _CELLS: dict[str, list[object]] = {
     "k": ["a", "b", "abc", "abcd", "A", "", "none"],
     "j": [-128, -1, 0, 1, 2, 127],
     "c": [-(2**31), 10956, 10957, 10958, 2**31 - 1],
+    "z": [-_LONG, -_LONG + 1, 0, 10**15, _SPRING - 1, _SPRING, _AUTUMN, _LONG - 1],
+    "g": list(map(Decimal, ("9" * 38, "-" + "9" * 38, "7" * 20, "0", "1", "-6"))),
+    "tod": [-1, 0, 43200000000, 50000000000, _DAY - 1, _DAY, _LONG - 1],
 }  # fmt: skip
 
 ROWS: st.SearchStrategy[Row] = st.fixed_dictionaries(
@@ -129,6 +157,8 @@ _INTEGERS = _grown(
         [
             "LEAST(n,7)",
             "YEAR(at)",
+            "HOUR(tod)",
+            "MINUTE(z)",
             "LENGTH(s)",
             "CAST(d AS INTEGER)",
             "CAST(n AS SMALLINT)",
@@ -152,6 +182,9 @@ _NUMBERS = _INTEGERS | _DECIMALS | _DOUBLES
 _TEXTS = _literal(["''", "'a'", "'abc'", "'ABC'", "'e\u0301'", "'\U0001f600'", "'zz'"])
 _DAYS = _literal(["'2000-01-01'", "'2000-01-02'", "DATE '2011-01-26'", "'2020-01-01'"])
 _MOMENTS = _literal(["'2000-01-01'", "TIMESTAMP '2001-09-09 01:46:40'", "'2020-01-01 12:00'"])
+_INSTANTS = _literal(["'2024-10-27 01:00'", "TIMESTAMPTZ '2024-03-31 02:00:00+01'"])
+_TIMES = _literal(["'12:00'", "TIME '23:59:59.999999'", "'00:00:00'"])
+_WIDE = _literal(["9" * 38, "-" + "9" * 38, "7" * 20, 0, "1.5"])
 _TRUTHS = st.just("b")
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">="]
 _FAMILIES = [
@@ -161,6 +194,11 @@ _FAMILIES = [
     (st.sampled_from(["day", "DATE_TRUNC('month', day)", "day + i"]), _DAYS | st.just("day")),
     (st.sampled_from(["LOWER(s)", "s || k", "LEFT(s, 1)"]), _TEXTS | st.just("s")),
     (st.just("at"), _MOMENTS | st.just("at")),
+    (st.sampled_from(["z", "z - INTERVAL 1 HOUR"]), _INSTANTS | st.just("z")),
+    (st.just("at AT TIME ZONE 'Europe/Berlin'"), _INSTANTS | st.just("z")),
+    (st.just("z AT TIME ZONE 'Europe/Berlin'"), _MOMENTS | st.just("at")),
+    (st.just("tod"), _TIMES | st.just("tod")),
+    (st.just("g"), _WIDE | st.just("g")),
     (_TRUTHS, _literal(["TRUE", "FALSE", "b"])),
 ]
 _LITERALS = [
@@ -171,6 +209,9 @@ _LITERALS = [
     ("s", _TEXTS),
     ("day", _DAYS),
     ("at", _MOMENTS),
+    ("z", _INSTANTS),
+    ("tod", _TIMES),
+    ("g", _WIDE),
 ]
 
 
@@ -191,7 +232,7 @@ def _simple() -> st.SearchStrategy[str]:
     ]
     missing = st.builds(
         "({} {})".format,
-        _NUMBERS | st.sampled_from(["s", "b", "day", "at", "(i > 0)"]),
+        _NUMBERS | st.sampled_from(["s", "b", "day", "at", "z", "g", "tod", "(i > 0)"]),
         st.sampled_from(["IS NULL", "IS NOT NULL"]),
     )
     return st.one_of(*compared, *between, *member, missing, st.just("b"))
@@ -209,7 +250,19 @@ CONDITIONS = st.recursive(
 
 
 _NUMBER_COLUMNS = st.sampled_from(
-    ["i", "d", "m", "j", "YEAR(day)", "IF(b,1,0)", "ABS(m)", "FLOOR(d)", "d / 4"]
+    [
+        "i",
+        "d",
+        "m",
+        "j",
+        "g",
+        "HOUR(tod)",
+        "YEAR(day)",
+        "IF(b,1,0)",
+        "ABS(m)",
+        "FLOOR(d)",
+        "d / 4",
+    ]
 )
 _BOUNDED = _NUMBER_COLUMNS | st.builds(
     "{}, bounds=[{}, {}]".format,
@@ -219,7 +272,7 @@ _BOUNDED = _NUMBER_COLUMNS | st.builds(
 )
 _ORDERED = (
     _BOUNDED
-    | st.sampled_from(["day", "at", "c"])
+    | st.sampled_from(["day", "at", "c", "z", "tod"])
     | st.just("day, bounds=['2011-01-01', '2012-06-30']")
 )
 _ORDERS = st.sampled_from(["0", "0.1", "0.5", "0.75", "0.999", "1", "[0.1, 0.5]", "[1]"])
@@ -312,6 +365,10 @@ _KEYS = {
     "w": "w IN (0, -0.0001)",
     "day": "day IN ('2000-01-01', '2011-01-26')",
     "at": "at = '2001-09-09 01:46:40'",
+    "z": "z IN ('2001-09-09 01:46:40', '2024-10-27 01:00')",
+    "g": f"g IN (0, {'9' * 38})",
+    "tod": "tod IN ('12:00', '00:00')",
+    "HOUR(tod)": "",
     "YEAR(day)": "",
     "DATE_TRUNC('year', at)": "at < '2003-01-01'",
     "CASE WHEN i > 3 THEN 'x' WHEN b THEN s END": "s IN ('a', 'abc')",

@@ -20,6 +20,7 @@ FUNCTIONS = (
         example="LIST_CONTAINS(tags, 'a')",
         parameters=(_LISTS, ANY),
         result=TO_BOOLEAN,
+        check=lambda given: None if given[0].type.listed else "it asks a column of lists",
         meaning=lambda _, values, value: value in [one for one in values if one is not None],
     ),
     RowFunction(

@@ -67,7 +67,7 @@ def require_same(policy: Policy, texts: Sequence[str], threads: int = 2) -> list
 @settings(max_examples=8)
 @given(cases())
 def test_what_is_kept_gives_the_integers_of_the_files(case: Case):
-    with policies(case.pair, case.kind, case.seed, case.neighbours) as sides:
+    with policies(case.pair, case.kind, case.seed, case.neighbours, case.texts) as sides:
         require_same(sides[0], case.texts, 1 + case.seed % 8)
 
 
@@ -75,7 +75,7 @@ def test_what_is_kept_gives_the_integers_of_the_files(case: Case):
 @settings(max_examples=800)
 @given(cases())
 def test_what_is_kept_gives_the_integers_of_the_files_at_length(case: Case):
-    with policies(case.pair, case.kind, case.seed, case.neighbours) as sides:
+    with policies(case.pair, case.kind, case.seed, case.neighbours, case.texts) as sides:
         require_same(sides[0], case.texts, 1 + case.seed % 8)
 
 

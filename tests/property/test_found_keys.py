@@ -95,7 +95,7 @@ def by_both(policy: Policy, text: str, seed: int) -> Counts:
 
 
 def require_promise(case: Case) -> None:
-    with policies(case.pair, case.kind, case.seed, case.neighbours) as sides:
+    with policies(case.pair, case.kind, case.seed, case.neighbours, [case.text]) as sides:
         before, after = (
             by_both(policy, case.text, case.seed + number)
             for number, policy in enumerate(sides)

@@ -93,7 +93,7 @@ def require_narrow(plan: Plan, before: Searched, after: Searched) -> None:
 
 def require_promise(case: Case) -> None:
     limits = [Random(case.seed).choice(MOST)]
-    with policies(case.pair, case.kind, case.seed, case.neighbours) as sides:
+    with policies(case.pair, case.kind, case.seed, case.neighbours, case.texts) as sides:
         plans = []
         for text in map(found, case.texts):
             try:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
@@ -20,6 +21,7 @@ from dpquery.errors import QueryRefused
 from dpquery.session import Session
 from tests.corpus.runs import ACCEPTED, policy_at, samples
 from tests.grammar import SAID, asked, grammar, mutated, named
+from tests.samples import edit
 
 SOME, ONE = 60, 7
 """How many persons there are, and who is missing in the second world."""
@@ -27,6 +29,16 @@ QUERIES = st.one_of(
     asked(), mutated(st.sampled_from([case.query for case in ACCEPTED])), mutated(asked())
 )
 ENGINES_OWN = re.compile(r"(Binder|Parser|Catalog|Conversion|Out of Range) Error|sqlglot|Trace")
+
+
+DECLARED = """
+opened = { type = "timestamptz", bounds = [2025-01-01T00:00:00Z, 2025-03-31T23:59:59Z] }
+tod = { type = "time", bounds = [06:00:00, 22:00:00] }
+wide = { type = "decimal(38,2)", bounds = [0, 500] }
+tags = { type = "text[]", keys = ["a", "b"] }
+"address.city" = { type = "text", keys = ["Bonn", "Ulm"] }
+"""
+"""What visits have here beside the columns of the sample."""
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +49,29 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Sessio
         for file in ("staff", "visits"):
             path = place / f"{file}.parquet"
             kept = [("person_id", "<=", SOME), ("person_id", "!=", missing)]
-            pq.write_table(pq.read_table(path, filters=kept), path)
+            rows = pq.read_table(path, filters=kept)
+            pq.write_table(typed(rows) if file == "visits" else rows, path)
+        edit(place / "policy.toml", "at = {", f"{DECLARED}at = {{")
         opened.append(Session(Database(policy_at(place / "policy.toml")), "default", None))
     yield opened
     for session in opened:
         session.close()
+
+
+def typed(rows: pa.Table) -> pa.Table:
+    """Add a column of each further type to visits, its values from those that are there."""
+    at, size = rows["at"].combine_chunks(), len(rows)
+    cities = pa.array([("Bonn", "Ulm", None)[number % 3] for number in range(size)])
+    added = {
+        "opened": at.cast(pa.timestamp("us", "UTC")),
+        "tod": at.cast(pa.time64("us")),
+        "wide": rows["spent"].cast(pa.decimal128(38, 2)),
+        "tags": pa.array([["a", None, "b"][: number % 4] for number in range(size)]),
+        "address": pa.StructArray.from_arrays([cities], ["city"]),
+    }
+    for name, values in added.items():
+        rows = rows.append_column(name, values)
+    return rows
 
 
 def outcome(session: Session, text: str) -> str:
@@ -78,6 +108,10 @@ def require_outcomes(worlds: Sequence[Session], examples: int) -> Counter[str]:
     @example("CREATE TEMP VIEW v AS SELECT * FROM staff")
     @example("CREATE TEMP VIEW w AS SELECT r.region FROM regions r, regions s, regions t")
     @example("SELECT DP_COUNT(*, eps=0.1) FROM v")
+    @example("SELECT DP_COUNT(*, eps=0.1) FROM visits WHERE tod < TIME '10:30:00'")
+    @example("SELECT address.city, DP_SUM(wide, eps=0.1) FROM visits GROUP BY address.city")
+    @example("SELECT u.x, DP_COUNT(*, eps=0.1) FROM visits, UNNEST(tags) AS u(x) GROUP BY u.x")
+    @example("SELECT DP_MAX(opened AT TIME ZONE 'Europe/Paris', eps=0.1) FROM visits")
     @example('SHOW "nothing" ;')
     @example("SELECT DP_COUNT(*, eps=0.1) FROM regions ANTI JOIN visits USING (person_id)")
     def hold(text: str) -> None:

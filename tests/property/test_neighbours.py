@@ -8,7 +8,7 @@ be caught by the same check.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,15 +43,23 @@ LIGHT = {"i": 1, "b": True}
 
 @contextmanager
 def policies(
-    pair: Pair, kind: str, seed: int, neighbours: Neighbours = Neighbours.ADD_REMOVE
+    pair: Pair,
+    kind: str,
+    seed: int,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    texts: Sequence[str] = (),
 ) -> Iterator[list[Policy]]:
-    """Write both sides of a pair, and give a policy for each."""
+    """Write both sides of a pair, and give a policy for each.
+
+    A time of day is listed where a query names it: DuckDB's own reader reads files without one.
+    """
+    listed = [one for one in COLUMNS if one.name != "tod" or "tod" in " ".join(texts)]
     order = Random(seed)
     with tempfile.TemporaryDirectory() as directory:
         found = []
         for number, (units, loose) in enumerate(pair.sides):
             paths = save(units, loose, SCHEMA, Path(directory) / str(number), order)
-            columns = [replace(c, null_group=kind != "NULL is no group") for c in COLUMNS]
+            columns = [replace(c, null_group=kind != "NULL is no group") for c in listed]
             table = private_table(paths, columns, **KINDS[kind])
             found.append(policy_of(replace(table, written=("data/*.parquet",)), neighbours))
         yield found
@@ -94,7 +102,7 @@ class Case:
 
 def require_promise(case: Case) -> None:
     """Hold both engines against each other, and both sides against the claims."""
-    with policies(case.pair, case.kind, case.seed, case.neighbours) as sides:
+    with policies(case.pair, case.kind, case.seed, case.neighbours, case.texts) as sides:
         plans = [accepted(sides[0], text) for text in case.texts]
         found = []
         for number, policy in enumerate(sides):

@@ -262,7 +262,12 @@ def cases(draw: st.DrawFn) -> tuple[list[Rows], Neighbours]:
             for _ in range(random.choice([1, 2, 4]))
         ]
 
+    decks = {name: random.sample(known, len(known)) for name, (_, known) in VALUES.items()}
     shared = [row for number in (2, 3, 2**62, None) for row in unit_of(number)]
+    shared += [
+        {"unit": 4} | {name: deck[at % len(deck)] for name, deck in decks.items()}
+        for at in range(max(map(len, decks.values())))
+    ]  # every value is there
     sides = [unit_of(1), unit_of(1) if neighbours is Neighbours.SUBSTITUTE else []]
     for side in sides:
         side.extend(shared)
