@@ -109,7 +109,7 @@ OF_POLICY: dict[str, Any] = {
 }
 ELSEWHERE = {
     # asked for by its name, in the scan, or read by nothing but DESCRIBE; a zone is in types
-    Column: {"name", "per_unit", "parts_rows", "description", "converted", "path"},
+    Column: {"name", "per_unit", "parts_rows", "description", "converted", "path", "exact"},
     Table: {"name", "source", "columns", "lists", "public", "unique", "zone"},
     Policy: {
         "name",

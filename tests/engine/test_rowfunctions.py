@@ -33,8 +33,9 @@ from dpquery.core.types import (
     ordinal,
 )
 from dpquery.engine.duckdb.column_sql import Place
-from dpquery.engine.duckdb.connection import start
-from dpquery.engine.duckdb.sources.views import own_rows_sql
+from dpquery.engine.duckdb.connection import quoted, start
+from dpquery.engine.duckdb.sources.views import attach, define, view_name
+from dpquery.engine.files import fingerprint
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
@@ -376,12 +377,14 @@ def test_every_function_is_here():
 def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
     table = private_table([path], COLUMNS, unit=None)
     expr = bound(text, table)
-    rows = f"({own_rows_sql(table)})"
+    rows = quoted(view_name(table))
     sql = Place(table, rows).value(expr)
     clocks = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}
     shown = f"epoch_us({sql})" if expr.type.kind in clocks else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
     with start() as connection:
+        attach(connection, [table])
+        define(connection, table, fingerprint(table))
         query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
         read = parsed(connection, f"SELECT {sql}")["select_list"]
         require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)

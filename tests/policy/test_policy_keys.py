@@ -43,7 +43,7 @@ def test_each_key_says_what_it_costs(group: Group, key: Key) -> None:
 
 def test_what_is_read_is_what_the_model_remembers() -> None:
     assert {key.to for key in COLUMN.keys} == {one.name for one in fields(Column)} - {
-        *("name", "converted", "path")
+        *("name", "converted", "path", "exact")
     }
     assert {key.to for key in LIMITS.keys} == {one.name for one in fields(ScanLimits)}
     of_csv = {one.name for one in fields(Csv)}

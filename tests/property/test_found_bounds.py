@@ -21,6 +21,7 @@ from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source import Source
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
+from dpquery.database import Database
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
 from dpquery.functions.quantile import OF_LISTS
 from dpquery.functions.search import Block, SearchRelease, blocks_of
@@ -98,7 +99,7 @@ def ordinary(tmp_path: Path) -> Path:
 
 @contextmanager
 def session(policy: Policy, analyst: str = "default", **more: object) -> Iterator[Session]:
-    with Session(policy, analyst, None, **more) as opened:
+    with Session(Database(policy, **more), analyst, None) as opened:
         yield opened
 
 

@@ -103,7 +103,7 @@ def test_leaks_are_seen(server: Served):
 
 def statements(request: pytest.FixtureRequest) -> list[str]:
     every = request.param
-    return [*MORE, *EVERY[:: 1 if every else 10]]
+    return [*MORE, *EVERY[:: 1 if every else 40]]
 
 
 SOME = [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.slow)]
