@@ -41,6 +41,7 @@ def running(place: Path, *options: str) -> Iterator[Running]:
     )  # fmt: skip
     assert process.stdout is not None
     said: list[str] = []
+    rest = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
     try:
         for line in process.stdout:
             said.append(line)
@@ -48,10 +49,11 @@ def running(place: Path, *options: str) -> Iterator[Running]:
                 break
         else:
             raise AssertionError(f"it does not serve: {''.join(said)}")
-        rest = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
-        rest.start()
+        rest.start()  # so that a server which says much does not wait
         yield Running(policy, process, int(found[1]), said)
     finally:
         process.terminate()
         process.wait(60)
+        if rest.ident is not None:
+            rest.join(60)
         process.stdout.close()
