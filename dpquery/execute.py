@@ -18,7 +18,7 @@ from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source
 from dpquery.core.types import Interval
-from dpquery.engine.base import Engine, FaultLog
+from dpquery.engine.base import Engine, FaultLog, was_stopped
 from dpquery.errors import BudgetRefused, Diagnostic, DPQueryError, QueryRefused, ScanFailed
 from dpquery.finish import ready
 from dpquery.ir.expr import Scalar
@@ -186,6 +186,8 @@ class Charged:
     def _end(self, fault: BaseException, receipt: Receipt) -> NoReturn:
         """Raise a fault again, or the one constant failure in its place, without its frames."""
         _strip(fault)  # first of all: what goes wrong from here on would have it as its context
+        if was_stopped(fault):
+            fault = KeyboardInterrupt()
         if isinstance(fault, Exception) and not isinstance(fault, DPQueryError):
             reference = self.payer.log.note(fault)
             fault.args = ()  # its text can quote rows

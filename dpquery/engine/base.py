@@ -305,8 +305,19 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
-        reference = log.note(fault)
+        stopped = was_stopped(fault)
+        reference = "" if stopped else log.note(fault)
+    if stopped:
+        raise KeyboardInterrupt
     raise ScanFailed(log.failure(reference))
+
+
+def was_stopped(fault: BaseException) -> bool:
+    """Return whether a signal stopped DuckDB, which raises this in place of an interrupt.
+
+    It looks for signals between the tasks of the main thread; no value has it say so.
+    """
+    return type(fault) is RuntimeError and fault.args == ("Query interrupted",)
 
 
 @contextmanager

@@ -249,6 +249,54 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
         assert session._ledger.failures("default") == 0
 
 
+def test_who_stops_a_statement_as_its_charge_is_durable_has_not_failed(policy, monkeypatch):
+    with dpquery.connect(policy) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_module, "Receipt", _Stopped)  # made after the commit
+            with pytest.raises(KeyboardInterrupt, match="SHOW LEDGER says whether"):
+                session.sql(COUNT)
+        assert len(session.ledger()) == 1
+        store = session._ledger._store
+        assert store.attempts.open(session._account.analyst) == []
+
+
+@pytest.mark.parametrize("within", ["the engine", "what is around it"])
+def test_what_duckdb_says_of_a_signal_is_no_failure(policy, monkeypatch, within):
+    """Where a signal finds it in the main thread, DuckDB raises this in its place."""
+
+    def stopped(*_):
+        raise RuntimeError("Query interrupted")
+
+    with dpquery.connect(policy) as session:
+        if within == "the engine":
+            monkeypatch.setattr(type(session._engine), "_read_whole", stopped)
+        else:
+            monkeypatch.setattr(session._engine, "open", stopped)
+        with pytest.raises(KeyboardInterrupt, match=r"^stopped; "):
+            session.sql(COUNT)
+        assert session._ledger.failures("default") == 0
+        assert not list(policy.parent.glob("*.faults"))
+
+
+def test_duckdb_says_that_of_a_signal_alone():
+    """The text is DuckDB's own: where it changes, stopped statements would count as failed."""
+    script = (
+        "import duckdb, signal\n"
+        "def stop(*_): raise KeyboardInterrupt\n"
+        "signal.signal(signal.SIGALRM, stop); signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
+        "try: duckdb.sql('SELECT max(hash(a.i + b.i)) "
+        "FROM range(10000000) a(i), range(9999) b(i)').fetchall()\n"
+        "except BaseException as fault: print(type(fault).__name__, fault.args)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() in {
+        "RuntimeError ('Query interrupted',)",
+        "KeyboardInterrupt ()",
+    }
+
+
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
     monkeypatch.setattr(lookup, "MOST_STORED", 1)
     with dpquery.connect(policy) as session:
