@@ -75,7 +75,7 @@ def _top(session: dpquery.Session, size: int) -> Figure:
     asked = f"SELECT DP_TOP_K(page, {size}, eps={EPSILON}) FROM visits"
     grouped = (
         f"SELECT page FROM (SELECT page, DP_COUNT(*, eps={EPSILON}) AS n FROM visits "
-        f"GROUP BY page) AS counted ORDER BY n DESC LIMIT {size}"
+        f"WHERE page IS NOT NULL GROUP BY page) AS counted ORDER BY n DESC LIMIT {size}"
     )
 
     def lacking(pages: list[int]) -> float:
@@ -93,7 +93,7 @@ def _first(session: dpquery.Session) -> Figure:
     asked = f"SELECT DP_FIRST_ABOVE(late, {THRESHOLD}, eps={EPSILON}) FROM visits"
     grouped = (
         f"SELECT MIN(late) FROM (SELECT late, DP_COUNT(*, eps={EPSILON}) AS n FROM visits "
-        f"GROUP BY late) AS counted WHERE n > {THRESHOLD}"
+        f"WHERE late IS NOT NULL GROUP BY late) AS counted WHERE n > {THRESHOLD}"
     )
     right = VALUES // 2 + 1
     ours, theirs = (

@@ -146,7 +146,6 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
     context = doors.context()
     doors.require_free()
     service = Service(settings)
-    stop = _signals(service)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(service.close)
         fault = await service.start()
@@ -157,6 +156,7 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
             said(f"nobody can log in yet: {told}")
         catalogue = await Catalogue.start(service.policy, service.log)
         stack.push_async_callback(catalogue.close)
+        stop = _signals(service, catalogue)
         here = doors.postgres
         door = PostgresDoor(service, catalogue, here.host, here.port, context)
         await _opened(door.start, here)
@@ -206,13 +206,17 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno).lower()
 
 
-def _signals(service: Service) -> asyncio.Event:
+def _signals(service: Service, catalogue: Catalogue) -> asyncio.Event:
     """Have SIGHUP read the policy anew, and SIGTERM and SIGINT stop the server."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
 
+    async def reload_all() -> None:
+        if await service.reload():
+            await catalogue.renew(service.policy)
+
     def reload() -> None:
-        task = asyncio.create_task(service.reload())
+        task = asyncio.create_task(reload_all())
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 

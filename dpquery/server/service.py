@@ -77,6 +77,7 @@ class Service:
         """How often something happened, and how it ended."""
         self._log = log or _to_standard_error
         self._pool = self._new_pool()
+        self._retiring: set[asyncio.Task[None]] = set()
         self._wrong: dict[tuple[str, str], _Wrong] = {}
         self._secret = secrets.token_bytes(32)
         self._running = 0
@@ -105,13 +106,17 @@ class Service:
             self.log("started", policy=self.settings.policy.name, confined=self._pool.confined)
         return fault
 
-    async def reload(self) -> None:
-        """Read the policy anew; one that cannot be served leaves the old one in force."""
+    async def reload(self) -> bool:
+        """Read the policy anew; one that cannot be served leaves the old one in force.
+
+        Returns:
+            Whether the new one is in force.
+        """
         try:
             policy = load_policy(self.settings.policy)
         except DPQueryError as error:
             self.log("reload refused", reason=str(error))
-            return
+            return False
         old_policy, self.policy = self.policy, policy
         pool = self._new_pool()
         fault = await pool.start()
@@ -119,10 +124,13 @@ class Service:
             self.policy = old_policy
             await pool.close()
             self.log("reload refused", reason=fault.text)
-            return
+            return False
         old, self._pool = self._pool, pool
         self.log("reloaded", policy=self.settings.policy.name)
-        await old.retire()
+        retiring = asyncio.create_task(old.retire())
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+        return True
 
     async def close(self) -> None:
         """End the workers."""
@@ -227,7 +235,7 @@ class Service:
             await asyncio.sleep(float(-taken % step))
 
     def log(self, event: str, **facts: object) -> None:
-        """Write a line of the log: it tells of no data and of no statement."""
+        """Write a line of the log: it tells of no data, and of no statement over tables."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._log(json.dumps({"at": at, "event": event, **facts}))
 

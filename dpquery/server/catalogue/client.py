@@ -55,9 +55,7 @@ class Catalogue:
     def __init__(self, tables: tuple[ShownTable, ...], log: Callable[..., None]) -> None:
         self._wanted = Wanted(tables)
         self._log = log
-        self._pool = Pool(
-            TwinSettings(tables), PROCESSES, lambda what: log("catalogue", what=what)
-        )
+        self._pool = self._new_pool(tables)
         self.asked: Counter[str] = Counter()
         """How often questions were asked, by the SQLSTATE of their refusal; empty: answered."""
 
@@ -78,6 +76,20 @@ class Catalogue:
             await started.close()
             raise RuntimeError("the catalogue could not be started")
         return started
+
+    async def renew(self, policy: Policy) -> None:
+        """Show another policy; where its twins cannot be started, the old ones go on."""
+        tables = shown_tables(policy)
+        pool = self._new_pool(tables)
+        if await pool.start() is not None:
+            await pool.close()
+            return
+        old, self._pool, self._wanted = self._pool, pool, Wanted(tables)
+        await old.retire()
+
+    def _new_pool(self, tables: tuple[ShownTable, ...]) -> Pool:
+        noted = lambda what: self._log("catalogue", what=what)  # noqa: E731
+        return Pool(TwinSettings(tables), PROCESSES, noted)
 
     async def close(self) -> None:
         """End the twins."""
