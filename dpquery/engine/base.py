@@ -329,6 +329,7 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     Raises:
         SyntaxRefused: DPQ105 the statement recursed too far, or grew out of memory.
         InternalError: DPQ901 anything that is no error of ours; nothing was charged.
+        KeyboardInterrupt: it was stopped.
     """
     try:
         yield
@@ -345,6 +346,8 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
         )
         raise SyntaxRefused(diagnostic) from None
     except Exception as fault:  # noqa: BLE001 - an analyst never sees a bare error
+        if was_stopped(fault):
+            raise KeyboardInterrupt from None
         log_says = f"report it with the query, and with reference {log.note(fault)}"
         diagnostic = Diagnostic(
             "DPQ901",

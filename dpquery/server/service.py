@@ -198,8 +198,8 @@ class Service:
         if do in OWNER_CALLS and not user.owner:
             return _refusal("42501", "this is for the data owner alone")
         if do not in OWNER_CALLS and not self.is_analyst(client.name):
-            who = "a data owner who" if user.owner else "who"
-            return _refusal("42501", f"{who} is no analyst of the policy asks no data")
+            asks = "a data owner who" if user.owner else "who"
+            return _refusal("42501", f"{asks} is no analyst of the policy asks no data")
         if self._running >= self.settings.statements:
             return _refusal("53300", "too many statements wait; ask again later")
         self._running += 1

@@ -278,25 +278,6 @@ def test_what_duckdb_says_of_a_signal_is_no_failure(policy, monkeypatch, within)
         assert not list(policy.parent.glob("*.faults"))
 
 
-def test_duckdb_says_that_of_a_signal_alone():
-    """The text is DuckDB's own: where it changes, stopped statements would count as failed."""
-    script = (
-        "import duckdb, signal\n"
-        "def stop(*_): raise KeyboardInterrupt\n"
-        "signal.signal(signal.SIGALRM, stop); signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
-        "try: duckdb.sql('SELECT max(hash(a.i + b.i)) "
-        "FROM range(10000000) a(i), range(9999) b(i)').fetchall()\n"
-        "except BaseException as fault: print(type(fault).__name__, fault.args)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.strip() in {
-        "RuntimeError ('Query interrupted',)",
-        "KeyboardInterrupt ()",
-    }
-
-
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):
     monkeypatch.setattr(lookup, "MOST_STORED", 1)
     with dpquery.connect(policy) as session:
