@@ -295,11 +295,6 @@ def _last_line(path: Path) -> str:
         return file.read().decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
 
 
-def was_stopped(fault: BaseException) -> bool:
-    """Return whether a fault is ctrl-C, as DuckDB tells of it where it sees it first."""
-    return type(fault) is RuntimeError and str(fault) == "Query interrupted"
-
-
 def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     """Return what a backend reads; whatever it raises becomes the one constant failure.
 
@@ -310,10 +305,19 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     except DPQueryError:
         raise
     except Exception as fault:  # noqa: BLE001 - no kind of fault may pass: its text can quote rows
-        if was_stopped(fault):
-            raise KeyboardInterrupt from None
-        reference = log.note(fault)
+        stopped = was_stopped(fault)
+        reference = "" if stopped else log.note(fault)
+    if stopped:
+        raise KeyboardInterrupt
     raise ScanFailed(log.failure(reference))
+
+
+def was_stopped(fault: BaseException) -> bool:
+    """Return whether a signal stopped DuckDB, which raises this in place of an interrupt.
+
+    It looks for signals between the tasks of the main thread; no value has it say so.
+    """
+    return type(fault) is RuntimeError and fault.args == ("Query interrupted",)
 
 
 @contextmanager
@@ -325,6 +329,7 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     Raises:
         SyntaxRefused: DPQ105 the statement recursed too far, or grew out of memory.
         InternalError: DPQ901 anything that is no error of ours; nothing was charged.
+        KeyboardInterrupt: it was stopped.
     """
     try:
         yield

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import signal
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -84,17 +87,42 @@ class Doors:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for file in (self.certificate, self.key):
+            try:
+                file.open("rb").close()
+            except OSError as error:
+                raise Unservable(f"{file} cannot be read: {_reason(error)}") from None
         try:
             context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            reason = getattr(error, "reason", None) or error.strerror or "unreadable"
+        except ssl.SSLError as error:
+            reason = "the key is of another one"
+            if error.reason != "KEY_VALUES_MISMATCH":
+                reason = "each has to be in PEM, the key without a passphrase"
             raise Unservable(
                 f"{self.certificate.name} and {self.key.name} are no certificate with its key: "
-                f"{str(reason).lower().replace('_', ' ')}"
+                f"{reason}"
             ) from None
         if (ended := _ended(self.certificate)) is not None:
             raise Unservable(f"{self.certificate.name} has expired: {ended}")
         return context
+
+    def require_free(self) -> None:
+        """Require that no other program listens here, before workers are started in vain.
+
+        Raises:
+            Unservable: one does, or a host is none of this machine.
+        """
+        for place in filter(None, (self.postgres, self.web)):
+            try:
+                family, kind, protocol, _, address = socket.getaddrinfo(
+                    place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                )[0]
+                with socket.socket(family, kind, protocol) as tried:
+                    tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    tried.bind(address)
+                    tried.listen()
+            except OSError as error:
+                raise _closed(place, error) from None
 
 
 def _ended(certificate: Path) -> str | None:
@@ -116,6 +144,7 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
         PolicyInvalid: the policy or its users need mending.
     """
     context = doors.context()
+    doors.require_free()
     service = Service(settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(service.close)
@@ -132,6 +161,7 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
         door = PostgresDoor(service, catalogue, here.host, here.port, context)
         await _opened(door.start, here)
         stack.push_async_callback(door.close)
+        here = Place(here.host, door.port)
         said(f"postgresql://NAME@{here}/ for psql, and what speaks as PostgreSQL does")
         if doors.web is not None:
             from dpquery.server.web.door import WebDoor
@@ -141,7 +171,8 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
             )
             await _opened(page.start, doors.web)
             stack.push_async_callback(page.close)
-            said(f"http{'s' * (context is not None)}://{doors.web}/ for browsers")
+            there = Place(doors.web.host, page.port)
+            said(f"http{'s' * (context is not None)}://{there}/ for browsers")
         await stop.wait()
         said("stopping: what runs is answered first")
 
@@ -150,8 +181,29 @@ async def _opened(start: Callable[[], Awaitable[object]], place: Place) -> None:
     try:
         await start()
     except OSError as error:
-        reason = error.strerror or "it cannot be opened"
-        raise Unservable(f"{place}: {reason.lower()}") from None
+        raise _closed(place, error) from None
+
+
+def _closed(place: Place, error: OSError) -> Unservable:
+    """Return why nobody can listen at a place, and what helps."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            other = Place(place.host, place.port + 1 if place.port < (1 << 16) - 1 else 0)
+            return Unservable(
+                f"another program listens at {place}: end it, or take another port: {other}"
+            )
+        case errno.EADDRNOTAVAIL:
+            return Unservable(f"{place.host} is no address of this machine: 0.0.0.0 is all")
+        case errno.EACCES:
+            return Unservable(f"{place} is for root alone: take a port from 1024 on")
+    return Unservable(f"{place}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    """Return what the system says, without what Python adds."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return (error.strerror or "it cannot be opened").lower()
+    return os.strerror(error.errno).lower()
 
 
 def _signals(service: Service, catalogue: Catalogue) -> asyncio.Event:

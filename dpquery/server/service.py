@@ -200,10 +200,9 @@ class Service:
             return _refusal("42883", "there is no such call")
         if do in OWNER_CALLS and not user.owner:
             return _refusal("42501", "this is for the data owner alone")
-        if do not in OWNER_CALLS and user.owner and not self.is_analyst(client.name):
-            return _refusal(
-                "42501", "a data owner who is no analyst of the policy asks no data"
-            )
+        if do not in OWNER_CALLS and not self.is_analyst(client.name):
+            asks = "a data owner who" if user.owner else "who"
+            return _refusal("42501", f"{asks} is no analyst of the policy asks no data")
         running, most = self._running, self.settings.statements
         if running.total() >= most or running[client.name] >= max(1, most // 2):
             return _refusal("53300", "too many statements wait; ask again later")

@@ -208,8 +208,15 @@ def run_verb(argv: list[str]) -> int:
             parser = verb_parser(*words, argument=argument)
             options = parser.parse_args(argv[len(words) :])
             return run(options)
-    usual = [" ".join(("dpquery", *words, argument)) for words, (argument, _) in _VERBS.items()]
-    meant = (usage for usage in usual if usage.startswith(f"dpquery {argv[0]}"))
+    usual = {words: f"dpquery {' '.join(words)} {_VERBS[words][0]}" for words in _VERBS}
+    meant = [
+        usage + " NAME" * (words[0] == "user" and words[1] != "list")
+        for words, usage in usual.items()
+        if words[0] == argv[0]
+    ]
+    if argv[1:2] in (["-h"], ["--help"]):
+        show("\n".join(("usage:", *(f"  {usage}" for usage in meant))))
+        return ExitCode.ANSWER
     raise UsageError(f"write {', or '.join(meant)}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpquery.core.source import visible
 from dpquery.policy.load import load_policy
-from dpquery.server.users import Users, require_analyst
+from dpquery.server.users import Users, analysts_of, require_analyst
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import say, show
 
@@ -84,8 +84,10 @@ def remove(options: Namespace) -> None:
 def list_(options: Namespace) -> None:
     """List who may log in."""
     path, users = _users(options)
+    analysts = analysts_of(load_policy(path))
     for name, user in users.known.items():
-        show(f"{visible(name)}{'  owner' if user.owner else ''}")
+        lacking = "" if name in analysts else "  no analyst of the policy: asks nothing"
+        show(f"{visible(name)}{'  owner' if user.owner else lacking}")
     if not users.known:
         show(f"nobody: dpquery user add {path.name} NAME")
 

@@ -249,18 +249,35 @@ def test_who_stops_a_statement_has_not_failed(policy, monkeypatch):
         assert session._ledger.failures("default") == 0
 
 
-def test_ctrl_c_that_duckdb_sees_first_is_no_failure(policy, monkeypatch):
-    def interrupted(*_):
+def test_who_stops_a_statement_as_its_charge_is_durable_has_not_failed(policy, monkeypatch):
+    with dpquery.connect(policy) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_module, "Receipt", _Stopped)  # made after the commit
+            with pytest.raises(KeyboardInterrupt, match="SHOW LEDGER says whether"):
+                session.sql(COUNT)
+        assert len(session.ledger()) == 1
+        store = session._ledger._store
+        assert store.attempts.open(session._account.analyst) == []
+
+
+@pytest.mark.parametrize("within", ["the engine", "what is around it", "planning"])
+def test_what_duckdb_says_of_a_signal_is_no_failure(policy, monkeypatch, within):
+    """Where a signal finds it in the main thread, DuckDB raises this in its place."""
+
+    def stopped(*_):
         raise RuntimeError("Query interrupted")
 
     with dpquery.connect(policy) as session:
-        for where in ("_read_whole", "open", "rehearse"):
-            with monkeypatch.context() as patch:
-                patch.setattr(session._engine, where, interrupted)
-                with pytest.raises(KeyboardInterrupt) as stopped:
-                    session.sql(COUNT, refresh=True)
-            assert ("spent" in str(stopped.value)) == (where != "rehearse")
-        assert session._payer.failures() == 0
+        place, said = {
+            "the engine": ("_read_whole", "^stopped; "),
+            "what is around it": ("open", "^stopped; "),
+            "planning": ("rehearse", "^$"),
+        }[within]
+        monkeypatch.setattr(type(session._engine), place, stopped)
+        with pytest.raises(KeyboardInterrupt, match=said):
+            session.sql(COUNT)
+        assert session._ledger.failures("default") == 0
+        assert not list(policy.parent.glob("*.faults"))
 
 
 def test_an_answer_too_long_to_be_kept_has_ended_as_well(policy, monkeypatch, impatient):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from dpquery.server.users import Users
 from dpquery.shell.main import main
+from tests.samples import edit
 from tests.server.places import served
 
 
@@ -76,6 +78,9 @@ def test_what_cannot_be_done_writes_nothing(
     assert not Users.beside(policy).path.exists()
 
 
+PAIR = ["--tls-cert", "policy.toml", "--tls-key", "policy.toml"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -83,12 +88,49 @@ def test_what_cannot_be_done_writes_nothing(
         (["--listen", "localhost:none"], "a door is HOST:PORT"),
         (["--http", "0.0.0.0:1"], "is open to other machines"),
         (["--tls-cert", "a.crt"], "--tls-cert and --tls-key go together"),
-        (["--tls-cert", "a.crt", "--tls-key", "a.key"], "are no certificate with its key"),
+        (["--tls-cert", "a.crt", "--tls-key", "a.key"], "a.crt cannot be read: no such file"),
+        (
+            ["--listen", "203.0.113.9:0", *PAIR],
+            "policy.toml and policy.toml are no certificate",
+        ),
         (["--memory", "lots"], "--memory is a size such as 6GB"),
     ],
 )
 def test_what_cannot_be_served_is_told_at_once(
-    policy: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    policy: Path,
+    options: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.chdir(policy.parent)
     assert main(["serve", str(policy), *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_told_before_anything_is_started(
+    policy: Path, capsys: pytest.CaptureFixture[str]
+):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        for doors in (["--listen", place], ["--listen", "127.0.0.1:0", "--http", place]):
+            assert main(["serve", str(policy), *doors]) == 2
+            said = capsys.readouterr().err
+            assert said.startswith(f"dpquery: another program listens at {place}: end it, or")
+            assert said.count("\n") == 1
+
+
+def test_help_lists_what_may_be_done_with_users(capsys: pytest.CaptureFixture[str]):
+    assert main(["user", "--help"]) == 0
+    assert "  dpquery user add POLICY NAME\n" in capsys.readouterr().out
+
+
+def test_users_whom_the_policy_lists_no_more_are_marked(
+    policy: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["user", "add", str(policy), "alice", "bob", "--generate"]) == 0
+    edit(policy, "[analysts.bob]", "[analysts.robert]")
+    capsys.readouterr()
+    assert main(["user", "list", str(policy)]) == 0
+    alice, bob = capsys.readouterr().out.splitlines()
+    assert (alice, bob) == ("alice", "bob  no analyst of the policy: asks nothing")

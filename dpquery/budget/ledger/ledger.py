@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -85,7 +85,7 @@ class _Crowded(Exception):
     """As many statements are under way as may still fail."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Prepared:
     """A charge, and what is known of it before the ledger is one's own."""
 
@@ -94,6 +94,8 @@ class _Prepared:
     account: Account
     asked: Spent
     wording: Wording
+    attempt: Opened | None = None
+    """What was begun for it, once it was."""
 
 
 def open_ledger(settings: LedgerSettings, promise: Promise | None = None) -> Ledger:
@@ -181,6 +183,12 @@ class Ledger:
             except _Crowded:
                 if monotonic() > patience and ceilings.failures:
                     raise crowded(charge, ceilings.failures) from None
+            except KeyboardInterrupt:
+                # Charge and attempt may be durable: nothing was read, so nothing failed.
+                if charged.attempt is not None:
+                    with suppress(Exception), self._writing() as store:
+                        store.attempts.close(charged.attempt, "stopped")
+                raise
             sleep(_PAUSE)
 
     def _receipt(self, charged: _Prepared) -> Receipt:
@@ -194,7 +202,7 @@ class Ledger:
             failed = self._suspended(orders, analyst, charged.ceilings.failures)
             if not failed:
                 identity = self._appended(charged, orders) if charge.events else ""
-                attempt = self._opened(charged)
+                attempt = charged.attempt = self._opened(charged)
         if failed:  # what was found to have failed is durable by now
             raise suspended(charge, failed, charged.ceilings.failures)
         return Receipt(charge, identity, orders.version, attempt)

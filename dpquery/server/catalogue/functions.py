@@ -121,6 +121,7 @@ MACROS: dict[str, str] = {
     ),
     "set_config": "(a, b, c) AS b",
     "pg_backend_pid": "() AS 0",
+    "pg_advisory_unlock_all": "() AS ''",
     "pg_my_temp_schema": "() AS CAST(0 AS UINTEGER)",
     "pg_is_in_recovery": "() AS false",
     "pg_is_wal_replay_paused": "() AS false",

@@ -70,19 +70,10 @@ KINDS = {"select 1": pa.table({"?column?": pa.array([1], pa.int32())})}
 """Tables by the statement that asks for them: tests of types put them here."""
 
 
-@dataclass
-class Served:
-    """A server that runs, and how to reach it."""
+class Reached:
+    """How clients reach a server that runs."""
 
-    place: Path
-    service: Service
-    door: PostgresDoor
-    loop: asyncio.AbstractEventLoop
-    log: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def port(self) -> int:
-        return self.door.port
+    port: int
 
     def dsn(self, user: tuple[str, str] = ALICE, more: str = "") -> str:
         password = user[1].replace("'", "\\'")
@@ -97,6 +88,21 @@ class Served:
         name, password = user
         place = {"host": "127.0.0.1", "port": self.port, "database": "dpquery"}
         return {**place, "user": name, "password": password}
+
+
+@dataclass
+class Served(Reached):
+    """A server that runs in this process."""
+
+    place: Path
+    service: Service
+    door: PostgresDoor
+    loop: asyncio.AbstractEventLoop
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:  # type: ignore[override]
+        return self.door.port
 
     def run(self, what: Callable[[], Any]) -> Any:
         """Do something in the server's loop."""
@@ -120,6 +126,16 @@ class Served:
         return [line["do"] for line in self.log if line["event"] == "statement"]
 
 
+def shared(place: Path) -> Path:
+    """Copy the samples under a policy of two analysts, who have passwords."""
+    policy = sample_policy(place, BUDGET)
+    users = Users.beside(policy)
+    for name, password in (ALICE, BOB):
+        users = users.with_user(name, password, owner=False)
+    users.write()
+    return policy
+
+
 @contextmanager
 def served(
     place: Path,
@@ -131,12 +147,8 @@ def served(
     **settings: Any,
 ) -> Iterator[Served]:
     """Run a server until the end of a block; a lean one answers `KINDS` alone."""
-    policy = sample_policy(place, BUDGET)
+    policy = shared(place)
     before(policy.parent)
-    users = Users.beside(policy)
-    for name, password in (ALICE, BOB):
-        users = users.with_user(name, password, owner=False)
-    users.write()
     lines: list[dict[str, Any]] = []
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
