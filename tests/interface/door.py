@@ -52,8 +52,8 @@ class Faulty(Service):
     async def _leave_alone(self, *, broken: bool) -> Reply:
         if broken:
             self.door.hang_up_now()
-        await asyncio.sleep(3600)
-        raise AssertionError
+        await self.door.going.wait()
+        raise ConnectionAbortedError
 
     door: Door
 
@@ -79,11 +79,14 @@ class Door:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self.going = asyncio.Event()
+        """Set once the door closes: what was left alone ends."""
         fault = self._run(self.service.start())
         assert fault is None, fault
         self.listen(0)
 
     def listen(self, port: int) -> None:
+        self.going.clear()
         self._door = PostgresDoor(self.service, NoCatalogue(), "127.0.0.1", port)
         self._run(self._door.start())
         self.port = self._door.port
@@ -115,6 +118,7 @@ class Door:
 
     def away(self) -> None:
         """Say good-bye to everybody, and listen no more."""
+        self._loop.call_soon_threadsafe(self.going.set)
         self._run(self._door.close())
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class Broken:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a reader": (ARROW.to_reader, "is a reader, which gives its rows once"),
     "a lazy frame": (lambda: pl.LazyFrame({"name": ["Ann Secret"]}), "LazyFrame"),
-    "a series": (lambda: pd.Series(["Ann Secret"]), "cannot be read as a table: Series"),
+    "a series": (lambda: pd.Series(["Ann Secret"]), ": Series"),
     "a broken one": (Broken, "cannot be read as a table: Broken"),
     "no text": (
         lambda: pa.table({"x": pa.array([b"Ann \xff"]).view(pa.string())}),
