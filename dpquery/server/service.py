@@ -202,6 +202,10 @@ class Service:
         self.log("login", name=name, place=place, door=door)
         return Client(name, user.owner, door)
 
+    def knows(self, client: Client) -> bool:
+        """Return whether who logged in is still a user: who was removed is answered nothing."""
+        return client.name in self.users.known
+
     # Statements.
 
     async def ask(

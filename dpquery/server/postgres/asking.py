@@ -92,6 +92,11 @@ class Asker:
         self.settings = Settings(client.name)
         self._ticket: Ticket | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether who logged in is still a user."""
+        return self._service.knows(self.client)
+
     def stop(self) -> None:
         """Have the statement that runs stopped; where none runs, nothing is."""
         if self._ticket is not None:
