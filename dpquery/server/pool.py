@@ -10,15 +10,17 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
 from dpquery.wire import dumps
 
+T = TypeVar("T")
 GRACE = 5.0
 """Seconds that a worker has to end a statement that was stopped."""
 
@@ -153,6 +155,10 @@ class Pool:
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
         self._every: set[WorkerProcess] = set()
         self._making: set[asyncio.Task[None]] = set()
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max(1, size - 1))
+        )
+        """By who asks: nobody holds all workers while others wait."""
         self._closed = False
         self.confined = False
         """Whether the system shuts workers out of all other files."""
@@ -201,27 +207,18 @@ class Pool:
 
     async def ask(self, request: Request, ticket: Ticket | None = None) -> Reply:
         """Have a request answered, when a worker is free; whatever happens, a reply comes."""
-        ticket = ticket or Ticket()
+        ticket, turn = ticket or Ticket(), self._turns[request.analyst]
         stopped = asyncio.create_task(ticket.stopped.wait())
         try:
-            worker = await self._free_worker(stopped)
-            return _STOPPED if worker is None else await self._asked(worker, request, stopped)
+            if not await _unless(stopped, turn.acquire(), lambda _: turn.release()):
+                return _STOPPED
+            try:
+                worker = await _unless(stopped, self._idle.get(), self._idle.put_nowait)
+                return await self._asked(worker, request, stopped) if worker else _STOPPED
+            finally:
+                turn.release()
         finally:
             stopped.cancel()
-
-    async def _free_worker(self, stopped: asyncio.Task[bool]) -> WorkerProcess | None:
-        """Wait for a worker; None where the statement was stopped before."""
-        waiting = asyncio.create_task(self._idle.get())
-        kept = False
-        try:
-            await asyncio.wait({waiting, stopped}, return_when=_FIRST)
-            kept = waiting.done() and not stopped.done()
-            return waiting.result() if kept else None
-        finally:
-            if not waiting.done():
-                waiting.cancel()
-            elif not kept:
-                self._idle.put_nowait(waiting.result())
 
     async def _asked(
         self, worker: WorkerProcess, request: Request, stopped: asyncio.Task[bool]
@@ -278,6 +275,25 @@ class Pool:
             making.cancel()
         for worker in list(self._every):
             await worker.end()
+
+
+async def _unless(
+    stopped: asyncio.Task[bool],
+    wanted: Coroutine[None, None, T],
+    give_back: Callable[[T], None],
+) -> T | None:
+    """Wait for something; None where the statement was stopped before it was there."""
+    waiting = asyncio.create_task(wanted)
+    kept = False
+    try:
+        await asyncio.wait({waiting, stopped}, return_when=_FIRST)
+        kept = waiting.done() and not stopped.done()
+        return waiting.result() if kept else None
+    finally:
+        if not waiting.done():
+            waiting.cancel()
+        elif not kept:
+            give_back(waiting.result())
 
 
 _FIRST = asyncio.FIRST_COMPLETED

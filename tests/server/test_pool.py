@@ -18,7 +18,8 @@ from dpquery.policy.load import load_policy
 from dpquery.server.frames import Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.wire import arrow_table, loads
-from tests.server.places import served, workers
+from tests.server.places import ANALYSTS, served, workers
+from tests.shell.slow import slow_policy
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) AS n FROM staff"
 LONG = (
@@ -112,6 +113,38 @@ def test_a_stopped_statement_stays_charged_and_says_so(tmp_path: Path):
         assert (await pool.ask(asked(COUNT))).ended == "answered"
 
     run(workers(policy), use)
+
+
+def test_one_analyst_does_not_hold_all_workers(tmp_path: Path):
+    policy = slow_policy(tmp_path / "slow")
+    with policy.open("a", encoding="utf-8") as file:
+        file.write(ANALYSTS)
+    scan = "SELECT DP_SUM(x * x, eps=0.1) FROM slow"
+
+    async def use(pool: Pool) -> None:
+        while pool.size < 2:
+            await asyncio.sleep(0.02)
+        tickets = [Ticket() for _ in "123"]
+        slow = [asyncio.create_task(pool.ask(asked(scan), ticket)) for ticket in tickets]
+        while not spent(policy, "alice"):
+            await asyncio.sleep(0.02)
+        assert (pool.idle, len(pool._idle._getters)) == (1, 0)  # the others wait beside it
+        other = await pool.ask(Request("budget", "bob", whole=True))
+        assert other.ended == "answered"
+        tickets[2].stop()
+        reply = await slow[2]
+        assert reply.fault is not None
+        assert reply.fault.text == "stopped before it began; nothing was charged"
+        assert not slow[0].done()
+        assert not slow[1].done()
+        for ticket in tickets:
+            ticket.stop()
+        assert [(await one).ended for one in slow] == ["stopped"] * 3
+        assert pool.idle == 2
+        assert (await pool.ask(asked("SHOW TABLES"))).ended == "answered"
+
+    run(workers(policy), use, size=2)
+    assert spent(policy, "alice") == 1
 
 
 def test_what_waits_can_be_stopped_and_costs_nothing(tmp_path: Path):
