@@ -27,6 +27,7 @@ from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
+from dpquery.core.stops import heard
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
 from dpquery.errors import InternalError, QueryRefused, unusable
@@ -513,9 +514,14 @@ class Session:
     @contextmanager
     def _usable(self) -> Iterator[None]:
         self.require_usable()  # before the lock: over a fork, it may be held for ever
-        with self._lock:
+        with self._lock, heard():
             self.require_usable()
-            yield
+            try:
+                yield
+            except KeyboardInterrupt:
+                self._engine.close()  # what it was making may be half made
+                self._public.stopped()
+                raise
 
 
 def _failure_limit(policy: Policy, analyst: str, *, served: bool) -> FailureLimit:
