@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Protocol, TypeVar
 
 from dpquery.errors import Diagnostic, ScanFailed
@@ -41,6 +41,13 @@ class ProcessSettings(Protocol):
         """How long one statement may take."""
 
 
+def command_of(module: str, **told: object) -> tuple[str, ...]:
+    """Return what runs a module as a process of the server."""
+    # -P: where the server was started is no place to read or to import from.
+    begin = sys.executable, "-P", "-m", "dpquery.server.begin"
+    return *begin, module, json.dumps(told)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How workers are run."""
@@ -50,13 +57,13 @@ class WorkerSettings:
     """How long one statement may take."""
     memory: int
     """Bytes of addresses of one worker."""
+    network: bool = False
+    """Whether the policy needs one."""
 
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        told = {"policy": self.policy, "seconds": self.seconds, "memory": self.memory}
-        # -P: where the server was started is no place to read or to import from.
-        return (sys.executable, "-P", "-m", "dpquery.server.worker", json.dumps(told))
+        return command_of("dpquery.server.worker", **asdict(self))
 
     @property
     def first(self) -> bytes:
@@ -160,8 +167,8 @@ class Pool:
         )
         """By who asks: nobody holds all workers while others wait."""
         self._closed = False
-        self.confined = False
-        """Whether the system shuts workers out of all other files."""
+        self.confined = self.unplugged = False
+        """Whether the system shuts workers out of all other files, and out of the network."""
 
     async def start(self) -> Fault | None:
         """Start the workers; return why they cannot be."""
@@ -173,7 +180,8 @@ class Pool:
         if said.fault is not None:
             await worker.end()
             return said.fault
-        self.confined = said.tag == "confined"
+        self.confined = "confined" in said.tag.split()
+        self.unplugged = "unplugged" in said.tag.split()
         self._admit(worker)
         for _ in range(self._size - 1):
             self._replace()

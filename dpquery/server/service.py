@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from dpquery.errors import DPQueryError
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Policy
+from dpquery.policy.model import External, Policy
 from dpquery.server.frames import CALLS, OWNER_CALLS, Fault, Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.server.scram import Verifier
@@ -117,14 +117,17 @@ class Service:
 
     def _new_pool(self) -> Pool:
         seconds = self.policy.limits.seconds + SLOWER
-        told = WorkerSettings(str(self.settings.policy), seconds, self.settings.memory)
+        told = WorkerSettings(
+            str(self.settings.policy), seconds, self.settings.memory, networked(self.policy)
+        )
         return Pool(told, self.settings.workers, lambda what: self.log("worker", what=what))
 
     async def start(self) -> Fault | None:
         """Start the workers; return why they cannot be."""
         fault = await self._pool.start()
         if fault is None:
-            self.log("started", policy=self.settings.policy.name, confined=self._pool.confined)
+            shut = {"confined": self._pool.confined, "unplugged": self._pool.unplugged}
+            self.log("started", policy=self.settings.policy.name, **shut)
         return fault
 
     async def reload(self) -> bool:
@@ -294,6 +297,13 @@ def network_of(place: str) -> str:
         if isinstance(address, ipaddress.IPv6Address) and not address.ipv4_mapped:
             return str(ipaddress.ip_network((address, 64), strict=False))
     return place
+
+
+def networked(policy: Policy) -> bool:
+    """Return whether the policy names something on another machine."""
+    sources = [one.source for table in policy.tables.values() for one in table.way]
+    remote = any("://" in one.place for one in sources if isinstance(one, External))
+    return remote or policy.ledger.server is not None
 
 
 def _refusal(sqlstate: str, text: str) -> Reply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from dpquery.server.catalogue.rows import OWNER
 from dpquery.server.catalogue.schema import ShownTable, as_json, shown_tables
 from dpquery.server.catalogue.wanted import Wanted
 from dpquery.server.frames import Fault, Reply, Request, packed
-from dpquery.server.pool import FAILED, Pool, Ticket
+from dpquery.server.pool import FAILED, Pool, Ticket, command_of
 from dpquery.wire import arrow_table, dumps
 
 SECONDS = 10.0
@@ -37,12 +36,8 @@ class TwinSettings:
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        return (
-            sys.executable,
-            "-P",
-            "-m",
-            "dpquery.server.catalogue",
-            json.dumps(self.seconds),
+        return command_of(
+            "dpquery.server.catalogue.process", seconds=self.seconds, network=False
         )
 
     @property
