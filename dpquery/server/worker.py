@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from dpquery.answer import Answer
+from dpquery.client.wire import arrow_bytes, dumps, loads
 from dpquery.connecting import analyst_of
 from dpquery.core.source import Source
 from dpquery.database import Database
@@ -50,7 +51,6 @@ from dpquery.server.sandbox import confine, limit, limit_processor
 from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
-from dpquery.wire import arrow_bytes, dumps, loads
 
 Arguments = Mapping[str, Any]
 _RATIO = re.compile(r"\d{1,999}/[1-9]\d{0,999}", re.ASCII)

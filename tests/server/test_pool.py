@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.client.wire import arrow_table, loads
 from dpquery.policy.load import load_policy
 from dpquery.server.catalogue.client import TwinSettings
 from dpquery.server.catalogue.schema import shown_tables
 from dpquery.server.frames import Reply, Request, packed, read_frame
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
-from dpquery.wire import arrow_table, loads
 from tests.server.places import ANALYSTS, served, workers
 from tests.shell.slow import slow_policy
 

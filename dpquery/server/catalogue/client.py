@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dpquery.client.wire import arrow_table, dumps
 from dpquery.errors import DPQueryError
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue.faults import failed, too_long, unsupported
+from dpquery.server.catalogue.reading import Wanted
 from dpquery.server.catalogue.rows import OWNER
 from dpquery.server.catalogue.schema import ShownTable, as_json, shown_tables
-from dpquery.server.catalogue.wanted import Wanted
 from dpquery.server.frames import Fault, Reply, Request, packed
 from dpquery.server.pool import FAILED, Pool, Ticket, command_of
-from dpquery.wire import arrow_table, dumps
 
 SECONDS = 10.0
 """How long a question may take until its process is ended."""

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from dpquery.client.wire import arrow_bytes, loads
 from dpquery.server.catalogue.faults import Refused, failed, unsupported
 from dpquery.server.catalogue.schema import from_json
 from dpquery.server.catalogue.twin import Broken, Twin
 from dpquery.server.frames import Reply, Request, packed, read_frame, request_of, tag_of
 from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.wire import arrow_bytes, loads
 
 MEMORY = 2 << 30
 """Bytes of addresses: a twin holds 200 MB at most, and libraries take the most of it."""

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from dpquery.engine.duckdb.connection import lock, quoted, start
 from dpquery.server.catalogue.faults import Refused, too_large, too_long, unsupported
-from dpquery.server.catalogue.functions import macros
-from dpquery.server.catalogue.literals import list_items
+from dpquery.server.catalogue.functions import list_items, macros
 from dpquery.server.catalogue.relations import (
     CATALOGUE,
     ELEMENTS,

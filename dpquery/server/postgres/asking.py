@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from dpquery.client.wire import arrow_table
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.pool import Ticket
 from dpquery.server.postgres import calls
@@ -27,7 +28,6 @@ from dpquery.server.postgres.statements import (
 )
 from dpquery.server.postgres.types import UNKNOWN
 from dpquery.server.service import Client, Service
-from dpquery.wire import arrow_table
 
 
 class Catalogue(Protocol):
