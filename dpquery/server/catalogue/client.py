@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -107,6 +107,7 @@ class Catalogue:
         values: Sequence[object],
         user: str = OWNER,
         ticket: Ticket | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Reply:
         """Answer a statement with rows as a stream of Arrow, or with a fault.
 
@@ -116,14 +117,18 @@ class Catalogue:
             values: the values of its parameters, in Python's types or as texts.
             user: who asks.
             ticket: by which it can be stopped.
+            settings: what their session has set.
         """
         try:
             written = dumps([*values]).decode()
         except (DPQueryError, UnicodeError):
             return failed(unsupported())
-        return await self._asked(
-            "ask", text, user, {"oids": [*oids], "values": written}, ticket
-        )
+        rest: dict[str, object] = {
+            "oids": [*oids],
+            "values": written,
+            "settings": dict(settings or {}),
+        }
+        return await self._asked("ask", text, user, rest, ticket)
 
     async def describe(
         self, text: str, oids: Sequence[int], user: str = OWNER

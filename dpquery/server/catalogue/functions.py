@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpquery.server.catalogue.faults import unsupported
 from dpquery.server.catalogue.relations import IN_CATALOGUE, IN_INFORMATION
 from dpquery.server.catalogue.rows import OWNER, VERSION
-from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN
+from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN, SET_NAMES, SET_VALUES
 
 _LIST = re.compile(r"\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"{}]+)')
@@ -91,10 +91,15 @@ _KEY, _VALUE = '"dp key"', '"dp value"'
 """An argument stands in a macro as it was written: no column of a client has such a name."""
 
 
-def _lookup(relation: str, key: str, value: str, where: str, listed: str = "a") -> str:
-    """Write a macro that finds one value in a relation."""
+def _found(relation: str, key: str, value: str, where: str) -> str:
+    """Write a query for one value in a relation."""
     rows = f"SELECT {key} AS {_KEY}, {value} AS {_VALUE} FROM {relation}"
-    return f"({listed}) AS (SELECT max({_VALUE}) FROM ({rows}) AS dp WHERE {where})"
+    return f"(SELECT max({_VALUE}) FROM ({rows}) AS dp WHERE {where})"
+
+
+def _lookup(relation: str, key: str, value: str, where: str, listed: str = "a") -> str:
+    """Write a macro that finds one."""
+    return f"({listed}) AS {_found(relation, key, value, where)}"
 
 
 def _number_of(relation: str, name: str) -> str:
@@ -183,6 +188,11 @@ def _comment(number: str, listed: str) -> str:
     return f'({listed}) AS (SELECT max("dp text") FROM ({rows}) AS dp WHERE {found})'
 
 
+_SET = (
+    f"(getvariable('{SET_VALUES}')::VARCHAR[])"
+    f"[list_position(getvariable('{SET_NAMES}')::VARCHAR[], lower(a))]"
+)
+_SETTING = _found("pgc.pg_settings", "lower(name)", "setting", f"{_KEY} = lower(a)")
 MACROS: dict[str, str] = {
     # The session.
     "current_user": f"() AS getvariable('{LOGIN}')::VARCHAR",
@@ -191,10 +201,7 @@ MACROS: dict[str, str] = {
     "current_schema": "() AS 'public'",
     "current_schemas": "(a) AS CASE WHEN a THEN ['pg_catalog', 'public'] ELSE ['public'] END",
     "version": f"() AS 'PostgreSQL {VERSION} (dpquery)'",
-    "current_setting": ", ".join(
-        _lookup("pgc.pg_settings", "lower(name)", "setting", f"{_KEY} = lower(a)", listed)
-        for listed in (_ONE, _TWO)
-    ),
+    "current_setting": _all(f"coalesce({_SET}, {_SETTING})", _ONE, _TWO),
     "set_config": "(a, b, c) AS b",
     "pg_backend_pid": "() AS 0",
     "pg_advisory_unlock_all": "() AS ''",

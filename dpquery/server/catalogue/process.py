@@ -34,7 +34,8 @@ def answer(twin: Twin, request: Request) -> Reply:
             return Reply(
                 "answered", tag=json.dumps(found), body=arrow_bytes(schema.empty_table())
             )
-        rows = twin.ask(text, oids, loads(given["values"].encode()), user)
+        values = loads(given["values"].encode())
+        rows = twin.ask(text, oids, values, user, given["settings"])
         return Reply("answered", tag="SELECT", body=arrow_bytes(rows))
     except Refused as refused:
         return failed(refused)

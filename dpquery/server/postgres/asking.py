@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,6 +43,7 @@ class Catalogue(Protocol):
         values: Sequence[Any],
         user: str = ...,
         ticket: Ticket | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Reply:
         """Answer a statement."""
 
@@ -210,8 +211,9 @@ class Asker:
             return await self._service.ask(self.client, do, given, whole=whole, ticket=ticket)
 
     async def _looked_up(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
+        who, settings = self.client.name, self.settings.all
         with self._stoppable() as ticket:
-            return await self._catalogue.ask(text, oids, values, self.client.name, ticket)
+            return await self._catalogue.ask(text, oids, values, who, ticket, settings)
 
     @contextmanager
     def _stoppable(self) -> Iterator[Ticket]:
