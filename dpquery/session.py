@@ -125,6 +125,8 @@ class Session(Usable):
         self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
+        self._paid: Charge | None = None
+        """What the statement that runs was charged, once it was."""
         self._views = Views(policy, earlier.views if earlier else ())
         self._prices.chosen |= dict(earlier.chosen if earlier else ())
 
@@ -166,6 +168,7 @@ class Session(Usable):
                     lookup = self._look_up(plan, anew=refresh or query is not None)
                 try:
                     with self._charged(lookup.charge, source) as receipt:
+                        self._paid = lookup.charge
                         # Nothing above this line has seen a private row.
                         plan, tables = execute(lookup, receipt, self._engine, self._randomness)
                         return self._finish(plan, tables, lookup.charge)
@@ -271,6 +274,7 @@ class Session(Usable):
                 count = count_of(plan, plain)
                 charge = state.charge(plan, count)
             with self._charged(charge, plan.source) as receipt:
+                self._paid = charge
                 return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:
@@ -492,12 +496,17 @@ class Session(Usable):
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        with super()._usable(), heard():
+        with super()._usable():
             try:
-                yield
-            except KeyboardInterrupt:
+                self._paid = None
+                with heard():
+                    yield
+            except KeyboardInterrupt as stop:
                 self._engine.close()  # what it was making may be half made
                 self._public.stopped()
+                if not stop.args and self._paid is not None and self._paid.events:
+                    spent = f"{basic(self._paid.events)} spent; {self._payer.left()}"
+                    stop.args = (f"stopped too late; {spent}",)
                 raise
 
 

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+import dpquery
+from dpquery import session as stages
 from dpquery.core.source import Source
 from dpquery.core.stops import heard, was_stopped
 from dpquery.engine.base import FaultLog, guarded, uncharged
@@ -82,6 +84,27 @@ def test_a_statement_that_is_stopped_at_any_moment_has_not_failed(tmp_path: Path
     assert ends.get("stopped", 0) + ends.get("answered", 0) > 0
     assert (still, failed, handler) == (0, 0, "default_int_handler")
     assert not policy.with_name("policy.ledger.faults").exists()
+
+
+def test_who_stops_a_statement_that_was_answered_is_told_what_it_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    count = "SELECT DP_COUNT(*, eps=0.1) FROM staff"
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    with dpquery.connect(sample_policy(tmp_path, "epsilon = 1")) as session:
+        monkeypatch.setattr(stages, "heard", late)
+        told = {count: r"^stopped too late; 0\.1 spent; 0\.9 of 1 left", "SHOW TABLES": "^$"}
+        for text, said in told.items():
+            with pytest.raises(KeyboardInterrupt, match=said):
+                session.sql(text)
+        monkeypatch.undo()
+        assert len(session.ledger()) == 1
+        assert session._ledger.failures("default") == 0
 
 
 def pressed() -> None:
