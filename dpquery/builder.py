@@ -31,7 +31,7 @@ from dpquery.sql.parse.literals import misfit, written_setting, written_value
 from dpquery.sql.parse.parser import parse
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 T = TypeVar("T")
 
