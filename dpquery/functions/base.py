@@ -29,7 +29,7 @@ from dpquery.ir.measures import (
     Told,
     Weight,
 )
-from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.query import Call, Contribution, Scan, Wanted
 from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -441,6 +441,10 @@ class Release(ABC):
 
     def ranks_off(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of a value is off, so often; None if unknown."""
+        return None
+
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Say whether noise keeps to an error as often as wanted; None where no law says."""
         return None
 
     def groups(self, drawn: Any) -> tuple[Told, ...]:

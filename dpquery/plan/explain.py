@@ -20,7 +20,7 @@ from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
-from dpquery.ir.query import Call, Contribution, Scan, leading
+from dpquery.ir.query import Call, Contribution, Scan, Wanted, leading
 from dpquery.ir.relations import (
     PerUnit,
     PublicJoin,
@@ -242,6 +242,8 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
+    if call.options.wanted is not None:
+        yield f"  asked      {_wanted(call.options.wanted)}: the least eps is found"
     measure = one.release.measures[0]
     if call.options.search is not None:
         yield "  bounds     those that are found; the scan is shown for the widest"
@@ -261,6 +263,13 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  one unit   changes it by at most {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+
+
+def _wanted(wanted: Wanted) -> str:
+    """Return which error a call asks for, as it may be read beside its own."""
+    often = f"{decimal_text(100 * wanted.confidence)} times in 100"
+    over = f", over {wanted.over:,} rows or more" if wanted.over else ""
+    return f"no farther off than {decimal_text(wanted.error)}, {often}{over}"
 
 
 def _bounds_of(one: PlannedRelease) -> Iterator[str]:
