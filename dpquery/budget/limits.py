@@ -96,6 +96,14 @@ class Standing:
         by_epsilon = asked.summed and asked.loss.epsilon <= self.left_as_epsilon
         return by_epsilon or asked.rho <= self.left_as_rho
 
+    def times(self, asked: Spent) -> int:
+        """Return how many more charges of so much are admitted."""
+        delta, epsilon = asked.loss.delta, asked.loss.epsilon
+        summed = self.left_as_epsilon // epsilon if asked.summed and epsilon else 0
+        concentrated = self.left_as_rho // asked.rho if asked.rho else 0
+        most = max(int(summed), int(concentrated))
+        return min(most, int(self.left_of_delta // delta)) if delta else most
+
 
 def root_below(square: Fraction, digits: int) -> Fraction:
     """Return the square root of a number from 0, rounded down to some digits.

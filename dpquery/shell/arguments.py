@@ -90,6 +90,7 @@ def _query_parser() -> ArgumentParser:
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
     add("-f", **script, type=file, metavar="FILE", help="a file of statements; may be repeated")
+    add("--explain", action="store_true", help="what -c and -f would cost; free")
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")

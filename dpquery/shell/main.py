@@ -265,7 +265,7 @@ def _run(argv: list[str], connect: Connect) -> int:
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
     options = asked(argv)
-    if options.script is None and at_terminal():
+    if options.script is None and at_terminal() and not options.explain:
         with connected(options, connect) as session:
             converse(session, options)
         return ExitCode.ANSWER
