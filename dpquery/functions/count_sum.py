@@ -24,6 +24,7 @@ from dpquery.functions.base import (
     Expression,
     Facts,
     Gives,
+    Reads,
     Takes,
     without_option,
 )
@@ -188,6 +189,7 @@ COUNT = DPFunction(
     parameters=(*COMMON, ERROR, CONFIDENCE, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count,
+    reads=Reads.ROWS,
     example="SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age >= 40",
 )
 
@@ -232,5 +234,6 @@ SUM = DPFunction(
     parameters=(*COMMON, ERROR, CONFIDENCE, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_sum,
+    reads=Reads.TOTAL,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",
 )
