@@ -83,14 +83,6 @@ WEIGHTS = Parameter(
     "weights",
     "among which rows a unit shares its weight: weights='table' for all of the table's",
 )
-MECHANISM_ALIASES = {
-    "recexp": "recursive",
-    "indexp": "independent",
-    "jointexp": "joint",
-    "hsjointexp": "smoothed_joint",
-    "qexp": "exponential",
-}
-"""Names under which mechanisms are known elsewhere."""
 WEIGHT = Parameter(
     "weight",
     "how much of the statement's epsilon the call has, against 1 of the others, as in weight=2",

@@ -20,7 +20,7 @@ from dpquery.core.privacy import (
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
-from dpquery.functions.base import MECHANISM_ALIASES, DPFunction
+from dpquery.functions.base import DPFunction
 from dpquery.functions.quantize import example_bounds
 from dpquery.functions.wanted import ERRORS
 from dpquery.ir.expr import Expr, Literal, Scalar
@@ -59,6 +59,14 @@ LEVEL = Fraction(95, 100)
 """How often an error is kept to, unless a call says otherwise."""
 UNFOUND = Fraction(1)
 """The epsilon of a call that asks for an error, until the plan has found it."""
+MECHANISM_ALIASES = {
+    "recexp": "recursive",
+    "indexp": "independent",
+    "jointexp": "joint",
+    "hsjointexp": "smoothed_joint",
+    "qexp": "exponential",
+}
+"""Names under which mechanisms are known elsewhere."""
 _PROMISE = "outside this range the promise cannot be computed exactly."
 _REASONS = {
     "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
