@@ -32,6 +32,7 @@ from dpquery.engine.base import uncharged
 from dpquery.errors import InternalError, QueryRefused
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
+from dpquery.forecast import Asked, Forecast, Questions, forecast, share_out
 from dpquery.ir.measures import CountRows
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
@@ -70,6 +71,10 @@ class Budget:
     limit: Loss
     spent: Loss
     left: Loss
+    left_as_epsilon: Fraction = Fraction(0)
+    """What epsilons may still add up to; nothing where they are not added up."""
+    left_as_rho: Fraction = Fraction(0)
+    """What rho may still add up to; nothing where it is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +309,24 @@ class Session(Usable):
             with self._uncharged(source):
                 return self._explain(source, self._prices.price(eps, delta))
 
+    def plan(self, questions: Asked, epsilon: object, delta: object = None) -> Questions:
+        """Share one epsilon out over questions that state none; `run` of it asks them.
+
+        Args:
+            questions: texts; or each with its weight, as pairs or in a dict.
+            epsilon: what all of them may spend together.
+            delta: what each may spend on finding groups that are not public.
+
+        Raises:
+            QueryRefused: DPQ805 no questions, or one states more than its share; or what
+                EXPLAIN refuses of one.
+        """
+        return share_out(self, questions, epsilon, delta)
+
+    def forecast(self, statements: Sequence[str]) -> Forecast:
+        """Foresee what statements would cost, asked in this order; nothing is charged."""
+        return forecast(self, statements)
+
     def columns(self, text: str) -> pa.Schema:
         """Return names and types of what a statement would answer; costs nothing.
 
@@ -330,7 +353,8 @@ class Session(Usable):
         """The binding limit among policy, analyst and session."""
         with self._usable():
             standing = self._payer.standing()
-            return Budget(standing.limit, standing.spent, standing.left)
+            sums = standing.left_as_epsilon, standing.left_as_rho
+            return Budget(standing.limit, standing.spent, standing.left, *sums)
 
     def ledger(self) -> Answer:
         """Return this analyst's charges, oldest first."""
@@ -413,7 +437,9 @@ class Session(Usable):
                 return self._charges()
             case Show(Subject.BUDGET):
                 payer = self._payer
-                return catalogue.budget(self._policy, payer.standing, payer.failures())
+                entries = self._ledger.entries(self._account.analyst)
+                last = entries[-1].events if entries else ()
+                return catalogue.budget(self._policy, payer.standing, payer.failures(), last)
             case Show(Subject.FUNCTIONS):
                 return catalogue.functions()
 

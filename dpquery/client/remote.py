@@ -7,6 +7,7 @@ the same refusals. Policy, data, ledger and noise are the server's; here nothing
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpquery.builder import Query
+    from dpquery.forecast import Asked, Forecast, Questions
     from dpquery.plan.explain import Explanation
     from dpquery.session import Budget, Session
 
@@ -92,6 +94,23 @@ class RemoteSession(Usable):
             given = self._price(self._source(text), eps, delta)
             explained: Explanation = self._call("explain", text=text, **given)
             return explained
+
+    def plan(self, questions: Asked, epsilon: object, delta: object = None) -> Questions:
+        """Share one epsilon out over questions, as `Session.plan` does.
+
+        Raises:
+            QueryRefused: DPQ805 no questions, or one states more than its share; or what
+                EXPLAIN refuses of one.
+        """
+        from dpquery.forecast import share_out
+
+        return share_out(self, questions, epsilon, delta)
+
+    def forecast(self, statements: Sequence[str]) -> Forecast:
+        """Foresee what statements would cost, asked in this order; nothing is charged."""
+        from dpquery.forecast import forecast
+
+        return forecast(self, statements)
 
     def columns(self, text: str) -> pa.Schema:
         """Return names and types of what a statement would answer; costs nothing.

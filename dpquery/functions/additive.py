@@ -28,7 +28,7 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import (
     PURE,
     AdditiveNoise,
@@ -144,6 +144,12 @@ def in_steps(margin: Fraction, type_: Type) -> Fraction:
     return Fraction(-(-margin * 10**type_.scale // 1), 10**type_.scale)
 
 
+def _rounded_off(unit: Fraction, type_: Type) -> Fraction:
+    """Return how far rounding to a type may take multiples of a unit."""
+    whole = type_.kind is Kind.DOUBLE or (unit * 10**type_.scale).denominator == 1
+    return Fraction(0) if whole else Fraction(1, 2 * 10**type_.scale)
+
+
 @dataclass(frozen=True, slots=True)
 class AdditiveRelease(Release):
     """One integer per group, with additive noise; or several draws of it, and their mean."""
@@ -181,6 +187,11 @@ class AdditiveRelease(Release):
         margin = max(shown - low * self.unit, high * self.unit - shown)
         margin = in_steps(margin, self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
+
+    def meets(self, wanted: Wanted) -> bool:
+        """Compare the interval of the noise, and what is rounded off to the type."""
+        _, high = self.mechanism.interval(0, wanted.confidence)
+        return high * self.unit + _rounded_off(self.unit, self.type) <= wanted.error
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in units of the value."""

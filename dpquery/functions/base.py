@@ -29,7 +29,7 @@ from dpquery.ir.measures import (
     Told,
     Weight,
 )
-from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.query import Call, Contribution, Scan, Wanted
 from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -83,14 +83,6 @@ WEIGHTS = Parameter(
     "weights",
     "among which rows a unit shares its weight: weights='table' for all of the table's",
 )
-MECHANISM_ALIASES = {
-    "recexp": "recursive",
-    "indexp": "independent",
-    "jointexp": "joint",
-    "hsjointexp": "smoothed_joint",
-    "qexp": "exponential",
-}
-"""Names under which mechanisms are known elsewhere."""
 WEIGHT = Parameter(
     "weight",
     "how much of the statement's epsilon the call has, against 1 of the others, as in weight=2",
@@ -445,6 +437,10 @@ class Release(ABC):
 
     def ranks_off(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of a value is off, so often; None if unknown."""
+        return None
+
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Say whether noise keeps to an error as often as wanted; None where no law says."""
         return None
 
     def groups(self, drawn: Any) -> tuple[Told, ...]:

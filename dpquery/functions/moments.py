@@ -46,6 +46,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of, counted
+from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
@@ -57,9 +58,15 @@ from dpquery.ir.measures import (
     simplex_l2_sensitivity,
     simplex_sensitivity,
 )
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
-from dpquery.mechanisms.laplace import Reach, combined_reach, share_range
+from dpquery.mechanisms.laplace import (
+    Beyond,
+    Reach,
+    combined_reach,
+    combined_tail,
+    share_range,
+)
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 
@@ -200,6 +207,19 @@ class BernsteinRelease(Release):
     def possible(self) -> tuple[float, float] | None:
         """The ends of the values between stated bounds."""
         return None if self.found else self.shape.possible(self._basis)
+
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Add up how often noise takes the value too far to either side, at the worst value."""
+        if wanted.over is None or not isinstance(self.shape, Mean):
+            return None
+        noise, spread, basis = self.mechanism, float(self.mechanism.scale_shown), self._basis
+
+        def beyond(coefficients: Sequence[float], far: float) -> float:
+            return combined_tail(noise, spread, coefficients, far)
+
+        share, whole = float(wanted.error / basis.width), float(wanted.over * basis.row)
+        missed = self.shape.missed(share, whole, spread / len(self.measures), beyond)
+        return missed <= 1 - wanted.confidence
 
     @property
     def _basis(self) -> Basis:
@@ -382,6 +402,36 @@ class Mean:
         """Return the bounds."""
         return double(basis.low), double(basis.low + basis.width)
 
+    def missed(self, share: float, whole: float, damping: float, beyond: Beyond) -> float:
+        """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
+
+        Args:
+            share: how far, in widths between the bounds.
+            whole: what all the rows add to the sums together.
+            damping: what is added to each sum.
+            beyond: how often noises, by coefficients, add up to more than so much.
+
+        With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
+        - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
+        cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
+        m is below e. Towards the middle the noises even out and the damping pulls less.
+        """
+        if share >= 1:
+            return 0.0
+        room = share * (whole + 2 * damping)
+
+        def above(mean: float) -> float:
+            top, pull = mean + share, (1 - 2 * mean) * damping
+            left = (1 - mean) * whole - (1 / top - 2) * damping
+            cut = beyond((1,), mean * whole) * beyond((1,), left) if 2 * top < 1 else 0.0
+            return beyond((1 - top, top), room - pull) + cut
+
+        def below(mean: float) -> float:
+            return beyond((1 - mean + share, mean - share), room + (1 - 2 * mean) * damping)
+
+        both = above(share) + below(share) if 2 * share < 1 else 0.0
+        return max(above(0.0), both)
+
 
 def _plan(call: Call, facts: Facts) -> Release:
     if call.options.mechanism in CHOSEN:
@@ -393,7 +443,7 @@ AVG = DPFunction(
     name="DP_AVG",
     summary="The mean of the argument, or of its different values, clamped to its bounds.",
     positional=(Expression(Takes.NUMBER, distinct=True),),
-    parameters=(*COMMON, BOUNDS),
+    parameters=(*COMMON, ERROR, CONFIDENCE, OVER, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     reads=Reads.SHAPE,
@@ -405,7 +455,7 @@ PROPORTION = DPFunction(
     name="DP_PROPORTION",
     summary="The share of rows for which a condition is true, where it is not NULL.",
     positional=(Expression(Takes.CONDITION),),
-    parameters=COMMON,
+    parameters=(*COMMON, ERROR, CONFIDENCE, OVER),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     example="SELECT DP_PROPORTION(remote, eps=0.5) AS share FROM staff",

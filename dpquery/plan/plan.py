@@ -38,6 +38,7 @@ from dpquery.plan.auto_bounds import (
     uses_kept,
     with_options,
 )
+from dpquery.plan.by_error import error_bought, priced
 from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.policy.units import likely_units
@@ -185,7 +186,10 @@ def _notes(
             yield "these are the groups there may be, whether or not a row is in them"
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
-    for count in sorted({asked.sets for asked, _ in checked.frontiers} - {1}):
+    shared = (
+        one for one, _ in checked.frontiers if any(not c.options.wanted for c in one.calls)
+    )
+    for count in sorted({asked.sets for asked in shared} - {1}):
         yield f"GROUP BY has {count} groupings; each gets 1/{count} of ε"
     nulls = any(None in key.listed for one in frontiers for key in one.scan.keys)
     if nulls and any(asked.sets > 1 for asked, _ in checked.frontiers):
@@ -213,7 +217,8 @@ def _frontier(
 ) -> FrontierPlan:
     facts = Facts.of(Scan(frontier.relation, contribution, (), frontier.keys), policy)
     asked = tuple(_converted(call, policy) for call in frontier.calls)
-    calls = tuple(searches.bounded(call, frontier.relation, facts) for call in asked)
+    bounded = (searches.bounded(call, frontier.relation, facts) for call in asked)
+    calls = tuple(priced(call, facts) for call in bounded)
     releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
     if policy.budget.ceiling.summed:
         releases = _shared_draws(releases, facts)
@@ -335,8 +340,21 @@ def _charge(
     on = touched(scans, policy)
     from_ = ((one.release, scan.relation) for one, scan in drawn)
     weighed = if_weighed(scans, from_, policy) if on is None else None
+    wanting = (
+        (span, error_bought(one.call, Facts.of(scan, policy)))
+        for (one, scan), span in zip(drawn, epsilons, strict=False)
+        if one.call.options.wanted is not None
+    )
     return Charge(
-        events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
+        events,
+        scans,
+        query,
+        where,
+        retry,
+        epsilons=epsilons,
+        touched=on,
+        if_weighed=weighed,
+        errors=dict(wanting),
     )
 
 

@@ -135,6 +135,17 @@ def test_queries_are_built_and_asked(far: RemoteSession):
     assert built.run(refresh=True).loss.epsilon == Fraction(1, 10)
 
 
+def test_prices_are_foreseen_on_a_server(near: dpquery.Session, door: Door):
+    with dpquery.connect(door.url) as far:
+        script = ["SELECT DP_AVG(bonus, eps=0.3) FROM staff", COUNT, COUNT, "SHOW TABLES"]
+        assert far.forecast(script).statements == near.forecast(script).statements
+        assert far.forecast(script).budget == far.budget
+        plan = far.plan(
+            {"SELECT COUNT(*) FROM visits": 1, "SELECT AVG(age) FROM staff": 3}, 0.4
+        )
+        assert [one.eps for one in plan.questions] == ["0.1", "0.3"]
+
+
 def test_the_dbapi_asks_a_server(door: Door):
     with dpquery.dbapi.connect(door.url) as connection:
         cursor = connection.cursor()

@@ -26,6 +26,7 @@ from dpquery.functions.base import (
     Takes,
 )
 from dpquery.functions.quantize import known_range
+from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.options import (
@@ -53,6 +54,8 @@ from dpquery.sql.suggest.queries import (
 
 MAX_ORDERS = 1000
 """More quantiles of one column are a distribution, and are asked for as one."""
+_PRICES = frozenset({"eps", "rho", *(one.name for one in ERRORS)})
+"""What says how much a call may spend."""
 _OPTIONS = {
     name
     for function in functions.ALL
@@ -153,7 +156,7 @@ class Calls:
                 named.append(self.rows.spans.text(item))
             else:
                 positional.append(item)
-        if not any(text.lower().startswith(("eps", "rho")) for text in named):
+        if not any(text.lower().startswith(("eps", "rho", "error")) for text in named):
             named.append("eps=0.5")
         return meant_call(name, positional, self.rows, ", ".join(named))
 
@@ -282,7 +285,7 @@ class _Reader:
         """Write the options that the call states, with a price among them."""
         source = self.spans.source
         texts = [f"{name}={source.snippet(span)}" for name, (_, span) in named.items()]
-        return ", ".join(texts if {"eps", "rho"} & {*named} else [self.function.price, *texts])
+        return ", ".join(texts if _PRICES & {*named} else [self.function.price, *texts])
 
     def _refuse_surplus(self, positional: Sequence[exp.Expr], named: Given) -> NoReturn:
         function, taken = self.function, len(self.function.positional)
@@ -292,7 +295,7 @@ class _Reader:
         if isinstance(positional[0], exp.Distinct):
             texts[0] = f"DISTINCT {texts[0]}"
         several = positional[taken - 1 :]
-        if {"eps", "rho"} & {*named}:
+        if _PRICES & {*named}:
             if isinstance(function.positional[-1], Share) and all(map(_is_number, several)):
                 texts[-1] = f"[{', '.join(map(self.spans.text, several))}]"
             texts.append(self._stated(named))
@@ -308,12 +311,13 @@ class _Reader:
     def options(self, named: Given, inputs: Sequence[Input]) -> Options:
         """Read what a call states by name, or has instead: a share, bounds that are found."""
         shares, share = self.rows.shares, None
-        if shares is None or "eps" in named or "rho" in named:
+        if shares is None or _PRICES & {*named}:
             self._require_price(named)
         else:
             weight = read_option("weight", named) if "weight" in named else Fraction(1)
             selects = "delta" in self.function.price and "delta" not in named
             share = shares.take(self.spans.name(self.node), weight, selects=selects)
+        self._require_error(named)
         argument = inputs[0].expr if inputs else None
         price = read_price(named, share, self.spans.name(self.node))
         options = read_options(self.function, argument, named, price)
@@ -344,11 +348,12 @@ class _Reader:
         shares, options = self.rows.shares, call.options
         if shares is None:
             return
-        if "rho" in named:
-            shares.in_rho = named["rho"][1]
+        unpriced = next((one for one in _PRICES - {"eps"} if one in named), None)
+        if unpriced is not None:
+            shares.beside = unpriced, named[unpriced][1]
         if options.delta is not None and "delta" in named:
             shares.deltas[named["delta"][1]] = options.delta
-        if "eps" in named or "rho" in named:
+        if _PRICES & {*named}:
             shares.stated += Loss(options.epsilon, options.delta or Fraction(0))
         else:
             if "delta" in named:
@@ -379,21 +384,45 @@ class _Reader:
         return f"{call.function}({', '.join(texts)})"
 
     def _require_price(self, named: Given) -> None:
-        """Require eps, or rho instead."""
-        if "weight" in named and ("eps" in named or "rho" in named):
-            title, span = "eps and weight are both given", named["weight"][1]
-            why = "a weight shares the statement's epsilon; eps says what the call has."
+        """Require eps, or instead of it rho or an error."""
+        asked = [name for name in named if name in _PRICES]
+        if "weight" in named and asked:
+            title, span = f"{asked[0]} and weight are both given", named["weight"][1]
+            why = f"a weight shares the statement's epsilon; {asked[0]} says what the call has."
             remedy = self._without(span)
-            raise refusal("DPQ209", title, span, "beside eps", why, remedy)
-        if "eps" in named and "rho" in named:
-            title, span = "eps and rho are both given", named["rho"][1]
+            raise refusal("DPQ209", title, span, f"beside {asked[0]}", why, remedy)
+        if len(asked) > 1:
+            first, other = sorted(asked, key=lambda name: name != "eps")
+            title, span = f"{first} and {other} are both given", named[other][1]
             why = "each of them says how much the call may spend."
             remedy = self._without(span)
-            raise refusal("DPQ209", title, span, "in place of eps", why, remedy)
-        if "eps" not in named and "rho" not in named:
+            raise refusal("DPQ209", title, span, f"in place of {first}", why, remedy)
+        if not asked:
             price = self.function.price if "delta" not in named else "eps=0.5"
             remedy = f"{self.spans.text(self.node)[:-1]}, {price})"
             self._missing("eps", "eps is missing", remedy)
+
+    def _require_error(self, named: Given) -> None:
+        """Require beside an error what it depends on, and nothing of it without an error."""
+        taken = [one.name for one in ERRORS if one in self.function.parameters]
+        asked = next((name for name in taken if name in named), None)
+        for name in (CONFIDENCE.name, OVER.name):
+            if asked is None and name in named:
+                title, span = f"{name} goes with {taken[0]}", named[name][1]
+                why = f"it says how {taken[0]} is meant; where eps is stated, that decides."
+                remedy = self._without(span)
+                raise refusal("DPQ206", title, span, "of no error", why, remedy)
+        if asked is None or OVER not in self.function.parameters or OVER.name in named:
+            return
+        title = f"{self.function.name} needs over beside {asked}"
+        reasons = (
+            "the more rows, the less noise moves this; how many there are is private.",
+            "over=1000 says for how many rows the error has to hold, and more have less.",
+        )
+        remedy = f"{self.spans.text(self.node)[:-1]}, {OVER.name}=1000)"
+        count = "or first ask DP_COUNT(*, error=50), and say what it answers"
+        span, label = named[asked][1], "over how many rows?"
+        raise refusal("DPQ206", title, span, label, reasons, (remedy, count))
 
     def is_distinct(self, first: exp.Expr) -> bool:
         """Read DISTINCT before what is counted: the unit column, or one other expression."""
