@@ -7,6 +7,7 @@ range that was stated before any row was read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +15,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -329,6 +331,20 @@ def path(tmp_path_factory) -> Path:
     return found
 
 
+@pytest.fixture(scope="module")
+def table(path: Path) -> Table:
+    return private_table([path], COLUMNS, unit=None)
+
+
+@pytest.fixture(scope="module")
+def connection(table: Table) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give one instance over the rows to all: to start it takes longer than to ask it."""
+    with start() as opened:
+        attach(opened, [table])
+        define(opened, table, fingerprint(table))
+        yield opened
+
+
 def bound(text: str, table: Table) -> Expr:
     query = parse(Source(f"SELECT DP_COUNT({text}, eps=1) FROM t"))
     call = query.query.expressions[0]
@@ -374,22 +390,20 @@ def test_every_function_is_here():
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
-    table = private_table([path], COLUMNS, unit=None)
+def test_both_engines_give_one_value_and_it_is_in_its_range(
+    table: Table, connection: duckdb.DuckDBPyConnection, text: str
+):
     expr = bound(text, table)
     rows = quoted(view_name(table))
     sql = Place(table, rows).value(expr)
     clocks = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}
     shown = f"epoch_us({sql})" if expr.type.kind in clocks else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
-    with start() as connection:
-        attach(connection, [table])
-        define(connection, table, fingerprint(table))
-        query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
-        read = parsed(connection, f"SELECT {sql}")["select_list"]
-        require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
-        found = [plain(value) for (value,) in connection.execute(query).fetchall()]
-        connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
+    query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
+    read = parsed(connection, f"SELECT {sql}")["select_list"]
+    require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
+    found = [plain(value) for (value,) in connection.execute(query).fetchall()]
+    connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
     names = [name for _, name in columns_of(expr)]
     rows = [{(0, name): row[name] for name in names} for _, row in read_rows(table, names)]
     applied = [e for e in inside(expr) if isinstance(e, Apply)]
@@ -405,17 +419,17 @@ def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: st
 
 
 @pytest.mark.parametrize("name", MEANT)
-def test_a_row_function_states_the_functions_that_its_text_calls(name: str):
+def test_a_row_function_states_the_functions_that_its_text_calls(
+    table: Table, connection: duckdb.DuckDBPyConnection, name: str
+):
     """So that the closed list of the engine follows from the registry."""
-    table, called = private_table([Path("t.parquet")], COLUMNS, unit=None), set[str]()
-    function = rowfunctions.named(name)
-    with start() as connection:
-        for text in MEANT[name]:
-            for one in inside(bound(text, table)):
-                if isinstance(one, Apply) and one.function == name:
-                    sql = function.sql(one, *["x"] * len(one.arguments))
-                    found = walk(parsed(connection, f"SELECT {sql}"))
-                    called |= {n["function_name"] for n in found if "function_name" in n}
+    called, function = set[str](), rowfunctions.named(name)
+    for text in MEANT[name]:
+        for one in inside(bound(text, table)):
+            if isinstance(one, Apply) and one.function == name:
+                sql = function.sql(one, *["x"] * len(one.arguments))
+                found = walk(parsed(connection, f"SELECT {sql}"))
+                called |= {n["function_name"] for n in found if "function_name" in n}
     assert called <= set(function.calls or [name.lower()])
 
 
