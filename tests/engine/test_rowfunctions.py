@@ -263,12 +263,17 @@ MEANT = {
     "LOCAL": ["z AT TIME ZONE 'Europe/Paris'", "zf AT TIME ZONE 'UTC'", "zf::TIMESTAMP",
               "zn AT TIME ZONE 'Pacific/Apia'", "HOUR(zf)", "MINUTE(zn)", "YEAR(zf)", "z::DATE",
               "DATE_TRUNC('month', zf)", "DATE_TRUNC('day', z)", "STRFTIME(zf, '%Y-%m-%d %H')",
-              "DATE_DIFF('day', z, zf)", "z + INTERVAL 2 DAY", "DAYNAME(zn)", "LAST_DAY(zf)"],
+              "DATE_DIFF('day', z, zf)", "z + INTERVAL 2 DAY", "DAYNAME(zn)", "LAST_DAY(zf)",
+              "at AT TIME ZONE 'Europe/Berlin' AT TIME ZONE 'America/New_York'",
+              "DATE_TRUNC('day', at AT TIME ZONE 'Europe/Berlin')",
+              "late::TIMESTAMPTZ AT TIME ZONE 'Australia/Lord_Howe'"],
     "INSTANT": ["at AT TIME ZONE 'Europe/Berlin'", "late AT TIME ZONE 'America/New_York'",
                 "at::TIMESTAMPTZ", "late AT TIME ZONE 'UTC'",
+                "CAST(at AS TIMESTAMP WITH TIME ZONE)",
+                "z AT TIME ZONE 'Europe/Paris' AT TIME ZONE 'Europe/Berlin'",
                 "nano AT TIME ZONE 'Australia/Lord_Howe'", "day::TIMESTAMPTZ"],
     "CLOCK_TRUNC": [f"DATE_TRUNC('{unit}', {of})" for unit in ("hour", "minute", "second")
-                    for of in ("z", "zf", "zn")],
+                    for of in ("z", "zf", "zn", "at AT TIME ZONE 'Europe/Berlin'")],
     "LIST_CONTAINS": ["LIST_CONTAINS(tags, 'a')", "ARRAY_HAS(tags, s)", "LIST_HAS(odds, 1.5)",
                       "'abc' IN UNNEST(tags)", "d IN UNNEST(odds)"],
     "LIST_LENGTH": ["LEN(tags)", "LENGTH(odds)"],
@@ -431,6 +436,19 @@ def test_a_row_function_states_the_functions_that_its_text_calls(
                 found = walk(parsed(connection, f"SELECT {sql}"))
                 called |= {n["function_name"] for n in found if "function_name" in n}
     assert called <= set(function.calls or [name.lower()])
+
+
+@pytest.mark.parametrize("name", ["LOCAL", "INSTANT", "CLOCK_TRUNC"])
+def test_a_moment_stands_in_the_text_no_more_often_than_is_counted(table: Table, name: str):
+    function = rowfunctions.named(name)
+    for text in MEANT[name]:
+        for one in inside(bound(text, table)):
+            if isinstance(one, Apply) and one.function == name:
+                at = next(
+                    n for n, a in enumerate(one.arguments) if a.type.kind is not Kind.TEXT
+                )
+                texts = ["?" if n == at else "x" for n in range(len(one.arguments))]
+                assert 0 < function.sql(one, *texts).count("?") <= function.repeated(one)
 
 
 def require_inside(expr: Expr, value: object) -> None:
