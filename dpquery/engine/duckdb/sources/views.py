@@ -320,13 +320,12 @@ def _rows_of_files(
     table: Table, source: Files, every: Mapping[str, Column], key: str | None
 ) -> str:
     lines = quoted(_held(table))
-    types = {name: column.type for name, column in every.items()}
     match source.format:
         case Csv() as format_:
             of_files = (read_header(path, format_).fields or () for path in source.paths)
-            return csv_rows(format_, max(of_files, key=len), types, lines)
+            return csv_rows(format_, max(of_files, key=len), every, lines)
         case Json():
-            return json_rows(types, lines)
+            return json_rows(every, lines)
         case Parquet():
             return " UNION ALL ".join(map(_rows_of_part, _parts(table, source, key)))
         case other:
