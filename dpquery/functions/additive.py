@@ -137,7 +137,7 @@ def double(value: Fraction) -> float:
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
-def _in_steps(margin: Fraction, type_: Type) -> Fraction:
+def in_steps(margin: Fraction, type_: Type) -> Fraction:
     """Round a margin up to a multiple of the step between values of an exact type."""
     if type_.kind is Kind.DOUBLE:
         return margin
@@ -179,7 +179,7 @@ class AdditiveRelease(Release):
         low, high = noise.interval(noisy, confidence)
         shown = Fraction(self.value(drawn))
         margin = max(shown - low * self.unit, high * self.unit - shown)
-        margin = _in_steps(margin, self.type)
+        margin = in_steps(margin, self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
 
     def describe(self, *, waiting: bool) -> Words:
@@ -196,7 +196,7 @@ class AdditiveRelease(Release):
     def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
         """Return how far noise takes the values, at the confidence at which it is shown."""
         _, high = noise.interval(0, LEVEL)
-        return f"± {decimal_text(_in_steps(high * self.unit, self.type), 4)}"
+        return f"± {decimal_text(in_steps(high * self.unit, self.type), 4)}"
 
     def question(self) -> tuple[object, ...]:
         """Say what it is of, whatever its noise."""

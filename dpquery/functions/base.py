@@ -81,8 +81,7 @@ SMOOTH = Parameter(
 )
 WEIGHTS = Parameter(
     "weights",
-    "among which rows a unit shares its weight: weights='table' for all that it has in the "
-    "table, before WHERE; otherwise those that the query sees",
+    "among which rows a unit shares its weight: weights='table' for all of the table's",
 )
 MECHANISM_ALIASES = {
     "recexp": "recursive",
@@ -373,6 +372,11 @@ class Release(ABC):
         return self.measures[0]
 
     @property
+    def decisive(self) -> tuple[Measure, ...]:
+        """The measures that decide the value."""
+        return self.measures
+
+    @property
     def moves(self) -> tuple[Distance, ...]:
         """The distances at which the mechanism states its loss."""
         return (self.distance,)
@@ -489,6 +493,14 @@ class Gives(StrEnum):
     TRUTH = "true or false"
 
 
+class Reads(StrEnum):
+    """What a function reads from the Bernstein sums of a column, where they are drawn once."""
+
+    ROWS = "how many rows there are, or values"
+    TOTAL = "what the values add up to"
+    SHAPE = "what its own release computes from the sums"
+
+
 _KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
 
 
@@ -556,8 +568,10 @@ class DPFunction:
     gives: Gives = Gives.NUMBER
     price: str = "eps=0.5"
     """The options that a call cannot do without, as a refusal writes them."""
+    reads: Reads | None = None
+    """How its calls can share a draw with others about the same column."""
     several: bool = False
-    """Whether its one expression may stand several times, of values that go together."""
+    """Whether its expression may stand several times, of values that go together."""
 
     @property
     def first(self) -> Expression:

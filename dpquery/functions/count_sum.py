@@ -24,6 +24,7 @@ from dpquery.functions.base import (
     Expression,
     Facts,
     Gives,
+    Reads,
     Takes,
     without_option,
 )
@@ -187,6 +188,7 @@ COUNT = DPFunction(
     parameters=(*COMMON, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count,
+    reads=Reads.ROWS,
     example="SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age >= 40",
 )
 
@@ -231,5 +233,6 @@ SUM = DPFunction(
     parameters=(*COMMON, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_sum,
+    reads=Reads.TOTAL,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",
 )

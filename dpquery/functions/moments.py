@@ -38,6 +38,7 @@ from dpquery.functions.base import (
     Expression,
     Facts,
     Measured,
+    Reads,
     Release,
     Takes,
     Words,
@@ -126,6 +127,11 @@ class BernsteinRelease(Release):
     has_interval: ClassVar[bool] = True
 
     @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degree of the sums in each expression."""
+        return self.shape.degrees
+
+    @property
     def factors(self) -> tuple[Code, ...]:
         """The codes whose product is the highest moment."""
         return self.measures[-1].factors
@@ -142,7 +148,7 @@ class BernsteinRelease(Release):
         """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i), code by code."""
         vector, factors = list(moments), list(self.factors)
         stride = 1
-        for degree in self.shape.degrees:
+        for degree in self.degrees:
             top, factors = max(factors[0].size, 1), factors[degree:]
             block = stride * (degree + 1)
             vector = [
@@ -171,9 +177,9 @@ class BernsteinRelease(Release):
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
 
         def reach(share: float) -> Reach:
-            return combined_reach(self.mechanism, spread, missed * share)
+            return self._reaching(combined_reach(self.mechanism, spread, missed * share))
 
-        low, high = self.shape.range([float(part) for part in drawn], reach, self._basis)
+        low, high = self.shape.range(self._noisy_sums(drawn), reach, self._basis)
         value = self.value(drawn)
         margin = max(value - low, high - value)
         least, most = self.shape.possible(self._basis)
@@ -181,6 +187,14 @@ class BernsteinRelease(Release):
             margin = inf if low <= least and most <= high else margin
             return value - margin, value + margin
         return max(value - margin, least), min(value + margin, most)
+
+    def _noisy_sums(self, drawn: tuple[int, ...]) -> Sequence[float]:
+        """Return the noisy sums that the shape is of."""
+        return [float(part) for part in drawn]
+
+    def _reaching(self, reach: Reach) -> Reach:
+        """Return how far their noises go together."""
+        return reach
 
     @property
     def possible(self) -> tuple[float, float] | None:
@@ -382,6 +396,7 @@ AVG = DPFunction(
     parameters=(*COMMON, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
+    reads=Reads.SHAPE,
     aliases=("DP_MEAN",),
     example="SELECT DP_AVG(salary, eps=0.5) AS pay FROM staff",
 )
@@ -499,6 +514,7 @@ def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFuncti
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
         plan=lambda call, facts: bernstein(call, facts, shape),
+        reads=Reads.SHAPE,
         aliases=aliases,
         example=f"SELECT {name}(salary, eps=0.5) AS spread FROM staff",
     )

@@ -105,6 +105,11 @@ class Call:
     """How it is written, without its FILTER: refusals offer it again, mended."""
 
     @property
+    def shares(self) -> bool:
+        """Whether its price is a share of the statement's: it states none."""
+        return self.options.epsilon_span.start == self.span.start
+
+    @property
     def argument(self) -> Expr | None:
         """The first expression over rows."""
         return self.inputs[0].expr if self.inputs else None

@@ -265,7 +265,7 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
 
 def _bounds_of(one: PlannedRelease) -> Iterator[str]:
     """Return between which bounds each expression of a call is, and who said so."""
-    call, measures = one.call, one.release.measures
+    call, measures = one.call, one.release.decisive
     for code in dict.fromkeys(code for measure in measures for code in measure.codes):
         if code.expr.type != BOOLEAN and not code.values:
             of = f"{call.snippet(call.about(code.expr).asked)} " if len(call.inputs) > 1 else ""

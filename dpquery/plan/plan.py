@@ -23,6 +23,7 @@ from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated, without_option
+from dpquery.functions.joint import together
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
@@ -49,6 +50,8 @@ class PlannedRelease:
     column: str
     call: Call
     release: Release
+    drawn_by: int | None = None
+    """The place of the call in whose draw it is; None where it has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class FrontierPlan:
 
     scan: Scan
     releases: tuple[PlannedRelease, ...]
+
+    @property
+    def draws(self) -> tuple[PlannedRelease, ...]:
+        """The releases that are drawn: others are read from these."""
+        return tuple(one for one in self.releases if one.drawn_by is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class Plan:
     @property
     def releases(self) -> tuple[tuple[Release, ...], ...]:
         """What is released from each scan of the charge: those of searches come last."""
-        drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
+        drawn = [tuple(one.release for one in frontier.draws) for frontier in self.frontiers]
         return (*drawn, *((search.release,) for search in self.searches))
 
     def with_(self, *, note: str = "", **changed: Any) -> Plan:
@@ -207,10 +215,28 @@ def _frontier(
     asked = tuple(_converted(call, policy) for call in frontier.calls)
     calls = tuple(searches.bounded(call, frontier.relation, facts) for call in asked)
     releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
+    if policy.budget.ceiling.summed:
+        releases = _shared_draws(releases, facts)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
+
+
+def _shared_draws(
+    releases: tuple[PlannedRelease, ...], facts: Facts
+) -> tuple[PlannedRelease, ...]:
+    """Have the calls about one column share a draw, where their price is the statement's.
+
+    In rho, one draw for all of it would lose more than theirs together.
+    """
+    calls, apart = [one.call for one in releases], [one.release for one in releases]
+    found = together(calls, apart, facts)
+    shared = list(releases)
+    for at, (first, release) in found.items():
+        drawn_by = None if at == first else first
+        shared[at] = replace(releases[at], release=release, drawn_by=drawn_by)
+    return tuple(shared)
 
 
 def _with_limits(refused: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
@@ -292,7 +318,7 @@ def _charge(
     searches: Sequence[Search],
 ) -> Charge:
     """Add up the releases; point at the call that asks for most."""
-    drawn = [(one, part.scan) for part in frontiers for one in part.releases]
+    drawn = [(one, part.scan) for part in frontiers for one in part.draws]
     calls = [*(one.call for one, _ in drawn), *(search.call for search in searches)]
     releases = [*(one.release for one, _ in drawn), *(search.release for search in searches)]
     events, query = tuple(one.event() for one in releases), checked.source.text.strip()

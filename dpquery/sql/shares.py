@@ -139,7 +139,7 @@ def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
     if epsilon < EPSILON_MIN:
-        if shares is not None and options.epsilon_span.start == call.span.start:
+        if shares is not None and call.shares:
             shares.refuse_too_little(options.epsilon_span)
         _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
     if delta is not None and delta < LEAST_DELTA:
