@@ -106,7 +106,7 @@ def test_most_queries_can_be_compared():
     assert len(COMPARED) > 150
 
 
-@pytest.mark.parametrize("case", in_turn(COMPARED, 2), ids=str)
+@pytest.mark.parametrize("case", in_turn(COMPARED), ids=str)
 def test_an_accepted_query_agrees_with_plain_duckdb(
     case: Case, ours: Database, database: duckdb.DuckDBPyConnection
 ):

@@ -316,8 +316,8 @@ MIXED = [
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    """Write every edge of every column, beside the edges of others and NULL, in 900 rows."""
-    random, rows = Random(5), 900
+    """Write every edge of every column, beside the edges of others and NULL, in 600 rows."""
+    random, rows = Random(5), 600
     columns = {}
     for name, type_ in zip(SCHEMA.names, SCHEMA.types, strict=True):
         cells = [None, *CELLS[name]]
