@@ -30,6 +30,8 @@ _CALLS = st.sampled_from(
         "MAX(j, bounds=[0, 9]",
         "COVAR_POP(LEAST(GREATEST(i, -7), 30), LEAST(GREATEST(j, 0), 9)",
         "COVAR_POP(CASE WHEN i > 3 THEN 10000000000 ELSE 0 END, 1, max_rows_contributed=2",
+        "CORR(LEAST(GREATEST(i, -7), 30), LEAST(GREATEST(j, 0), 9)",
+        "REGR_SLOPE(LEAST(GREATEST(j, 0), 9), LEAST(GREATEST(i, -7), 30)",
         "SUM(i, bounds=[0, 4]",
         "SUM(POWER(d, -1), bounds=[-1, 1]",
         "SUM(1 / d, bounds=[-1, 1], max_rows_contributed=2",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
-from dpquery.functions.covariance import COVAR_POP
+from dpquery.functions.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -17,6 +17,7 @@ from dpquery.functions.moments import (
 )
 from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
+from dpquery.functions.regression import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
 __all__ = ["ALL", "find", "names", "registered"]
@@ -32,6 +33,11 @@ ALL: tuple[DPFunction, ...] = (
     STDDEV_POP,
     STDDEV_SAMP,
     COVAR_POP,
+    COVAR_SAMP,
+    CORR,
+    REGR_SLOPE,
+    REGR_INTERCEPT,
+    REGR_R2,
     QUANTILE,
     MEDIAN,
     MIN,

@@ -47,7 +47,7 @@ OF_ARGUMENT = {
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
-UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP")} | {
+UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP", "DP_COVAR_SAMP")} | {
     "DP_FIRST_ABOVE": {"wide", "d", "at"}
 }
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
@@ -75,8 +75,12 @@ def wanted(function: DPFunction, name: str) -> Wanted:
             return TYPES[name], *anywhere
         case "DP_AVG":
             return float, LEAST[name], MOST[name]
-        case "DP_COVAR_POP":
+        case "DP_COVAR_POP" | "DP_COVAR_SAMP" | "DP_REGR_SLOPE" | "DP_REGR_INTERCEPT":
             return float, *anywhere
+        case "DP_CORR":
+            return float, -1, 1
+        case "DP_REGR_R2":
+            return float, 0, 1
         case of if of in SQUARED:
             return float, 0, math.inf
     return TYPES[name], LEAST[name], MOST[name]

@@ -383,8 +383,8 @@ def meant_call(
 
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
-    """Write in several calls, or as a count of groups, what is no function of its own."""
-    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, int(name in LISTING))
+    """Write as a count of groups, or of values, what is no function of its own."""
+    shown = int(name == "HISTOGRAM" or name in LISTING)
     try:
         exprs = [rows.bind(argument) for argument in arguments[:shown]]
     except QueryRefused:
@@ -399,13 +399,7 @@ def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str
         column = rows.scope.table.columns.get(exprs[0].name)
         public = column is not None and column.keys is not None
         return f"DP_TOP_K({texts[0]}, 3, eps=0.5)" if public else None
-    if len(exprs) < 2 or not numbers:
-        return None
-    one, other = texts
-    if name != "CORR":
-        return f"DP_COVAR_POP({one}, {other}, eps=0.5)"
-    spread = "DP_STDDEV_POP({}, eps=0.1)".format
-    return f"DP_COVAR_POP({one}, {other}, eps=0.3) / ({spread(one)} * {spread(other)})"
+    return None
 
 
 def _bins(expr: Expr, written: str) -> str:

@@ -300,8 +300,8 @@ MISTAKES = [
     ("SELECT DP_COUNT(*, eps=0.1) * NULL FROM staff", CARET),
     ("SELECT ROUND(5, 0) - (NULL + DP_COUNT(*, eps=0.1)) FROM staff", CARET),
     (
-        "SELECT DP_COVAR_SAMP(age, salary, eps=1) FROM staff",
-        "DP_COVAR_SAMP(age, salary, eps=1)",
+        "SELECT DP_REGR_COUNT(age, salary, eps=1) FROM staff",
+        "DP_REGR_COUNT(age, salary, eps=1)",
     ),
     (f"{STAFF}NULL", CARET),
     (f"{STAFF}remote AND NULL", CARET),
@@ -526,9 +526,9 @@ def test_what_a_subquery_computes_is_not_offered_outside_of_it(session, made):
 @pytest.mark.parametrize(
     ("written", "offered"),
     [
-        ("CORR(age, salary)", "DP_COVAR_POP(age, salary, eps=0.3) / (DP_STDDEV_POP(age, "),
-        ("DP_CORR(age, salary, eps=1)", "DP_COVAR_POP(age, salary, eps=0.3) / (DP_STDDEV_POP("),
-        ("COVAR_SAMP(age, salary)", "DP_COVAR_POP(age, salary, eps=0.5)"),
+        ("CORR(age, salary)", "DP_CORR(age, salary, eps=0.5)"),
+        ("COVAR_SAMP(age, salary)", "DP_COVAR_SAMP(age, salary, eps=0.5)"),
+        ("REGR_SLOPE(age, salary)", "DP_REGR_SLOPE(age, salary, eps=0.5)"),
         ("COVAR_POP(age, salary)", "DP_COVAR_POP(age, salary, eps=0.5)"),
         ("DP_COVAR_POP(age, eps=1)", "DP_COVAR_POP(age, salary, eps=1)"),
         ("COVAR_POP(age, person_id)", "LEAST(GREATEST(person_id, 0), 1000), eps=0.5)"),
