@@ -6,6 +6,7 @@ from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
 from dpquery.functions.covariance import COVAR_POP, COVAR_SAMP
+from dpquery.functions.distribution import CDF, HISTOGRAM
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -38,6 +39,8 @@ ALL: tuple[DPFunction, ...] = (
     REGR_SLOPE,
     REGR_INTERCEPT,
     REGR_R2,
+    HISTOGRAM,
+    CDF,
     QUANTILE,
     MEDIAN,
     MIN,

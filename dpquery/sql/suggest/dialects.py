@@ -19,6 +19,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
 from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
+from dpquery.functions.points import Points
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.rows.expressions import Conditions
@@ -354,7 +355,7 @@ def meant_call(
     """
     name = name.upper().removeprefix("DP_")
     function = function_of(name)
-    if function is None:
+    if function is None or (name == "HISTOGRAM" and len(arguments) < 2):
         return _composed(name, arguments, rows)
     table = rows.scope.table
     different = any(isinstance(part, exp.Distinct) for part in arguments)
@@ -365,6 +366,8 @@ def meant_call(
         asked = "*" if table.unit is None else f"DISTINCT {written_name(table.unit)}"
         return f"DP_COUNT({asked}, {options})"
     share = boundaries(name, *arguments[1:2]) or _share(arguments[1:2])
+    if isinstance(function.positional[-1], Points):
+        share = "".join(map(rows.spans.text, arguments[1:2]))
     nodes = arguments[: len(function.expressions)]
     try:
         bound = [rows.bind(node) for node in nodes if not isinstance(node, exp.Star)]

@@ -534,7 +534,12 @@ def test_what_a_subquery_computes_is_not_offered_outside_of_it(session, made):
         ("COVAR_POP(age, person_id)", "LEAST(GREATEST(person_id, 0), 1000), eps=0.5)"),
         ("DP_COVAR_PAP(age, salary, eps=1)", "DP_COVAR_POP(age, salary, eps=1)"),
         ("HISTOGRAM(age)", "SELECT age AS bin, DP_COUNT(*, eps=0.5) AS n"),
-        ("DP_HISTOGRAM(salary, 10, eps=1)", "SELECT FLOOR(salary / 10000) * 10000 AS bin"),
+        ("HISTOGRAM(age, [30, 40])", "DP_HISTOGRAM(age, [30, 40], eps=0.5)"),
+        (
+            "DP_HISTOGRAM(hired, eps=1)",
+            "DP_HISTOGRAM(hired, ['2024-12-30', '2024-12-31'], eps=1)",
+        ),
+        ("DP_CDF(age, at=[40, 30], eps=1)", "DP_CDF(age, at=[30, 40], eps=1)"),
         ("HISTOGRAM(bonus)", "SELECT FLOOR(bonus / 1000) * 1000 AS bin"),
         ("HISTOGRAM(dept)", "SELECT dept AS bin"),
         ("WIDTH_BUCKET(age, 0, 100, 10)", None),
