@@ -7,6 +7,7 @@ from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
 from dpquery.functions.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.distribution import CDF, HISTOGRAM
+from dpquery.functions.linear import LINREG
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -39,6 +40,7 @@ ALL: tuple[DPFunction, ...] = (
     REGR_SLOPE,
     REGR_INTERCEPT,
     REGR_R2,
+    LINREG,
     HISTOGRAM,
     CDF,
     QUANTILE,

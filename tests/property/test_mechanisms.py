@@ -66,6 +66,7 @@ WANTED = {
     **dict.fromkeys(("DP_REGR_SLOPE", "DP_REGR_INTERCEPT"), (float, *ANYWHERE)),
     **dict.fromkeys(SQUARED, (float, 0, math.inf)),
     "DP_CORR": (float, -1, 1),
+    "DP_LINREG": (float, *ANYWHERE),
     "DP_HISTOGRAM": (int, 0, math.inf),
     "DP_MAJORITY": (bool, False, True),
 }
@@ -99,7 +100,8 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
             if isinstance(function.positional[-1], Points):
                 moments = name in {"day", "at"}
                 more = ", ['2020-01-01', '2021-06-01']" if moments else ", [-1, 2]"
-            about = ", ".join([name] * len(function.expressions))
+            each = (f"[{name}]" if one.listed else name for one in function.expressions)
+            about = ", ".join(each)
             text = f"{function.name}({about}{more}, eps=1{delta}{named})"
             yield text, wanted(function, name)
 

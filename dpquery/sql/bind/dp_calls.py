@@ -514,9 +514,7 @@ class _Reader:
             if isinstance(node, exp.Star) and about.star:
                 return ()
             mended = partial(self._with, self.spans.of(node))
-            several = about.listed and listed_in(
-                self.function.name, about, self.rows, node, mended
-            )
+            several = about.listed and listed_in(self.function, about, self.rows, node, mended)
             for one in several or [node]:
                 expr = self._argument(about, one)
                 implied = self.rows.implied(expr, condition)

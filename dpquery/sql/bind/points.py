@@ -9,12 +9,13 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.base import Expression
+from dpquery.functions.base import DPFunction, Expression
 from dpquery.functions.points import Points
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Compare, Expr, Literal, Widen
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.literals import read_literal, unwrapped
+from dpquery.sql.suggest.queries import sample_call
 
 Mended = Callable[[str], str]
 """From another text for what stands in brackets to the whole call."""
@@ -79,7 +80,7 @@ def some_points(taken: Points, rows: Conditions, first: exp.Expr) -> str:
 
 
 def listed_in(
-    name: str, about: Expression, rows: Conditions, node: exp.Expr, mended: Mended
+    function: DPFunction, about: Expression, rows: Conditions, node: exp.Expr, mended: Mended
 ) -> Sequence[exp.Expr]:
     """Return the expressions of a list in brackets.
 
@@ -87,10 +88,12 @@ def listed_in(
         NameRefused: DPQ205 it has too many, DPQ208 there is no such list.
     """
     whole, span, texts = unwrapped(node), rows.spans.of(node), rows.spans.text
+    name = function.name
     if not isinstance(whole, exp.Array) or not whole.expressions:
         title = f"{name} takes a list of expressions in brackets"
-        alone = not isinstance(whole, exp.Array | exp.Star)
-        remedy = mended(f"[{texts(node) if alone else about.label}]")
+        remedy = mended(f"[{texts(node)}]")
+        if isinstance(whole, exp.Array | exp.Star):
+            remedy = sample_call(function, rows.scope.table)
         why = "it is asked about any number of them, which stand together."
         raise refusal("DPQ208", title, span, "not a list", why, remedy)
     if len(whole.expressions) > about.listed:
