@@ -12,7 +12,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import functions, rowfunctions
-from dpquery.core.privacy import Loss, decimal_text
+from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest, refusal, without
@@ -33,19 +33,19 @@ from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.options import (
     Given,
-    read_number_between,
     read_option,
     read_options,
     read_price,
     read_whole_between,
     refuse_constant,
 )
+from dpquery.sql.bind.orders import Orders
 from dpquery.sql.bind.points import bind_points, listed_in, some_points
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
-from dpquery.sql.parse.literals import read_digits, unwrapped
+from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.shares import Shares, share_text
-from dpquery.sql.suggest.dialects import boundaries, is_share, meant_call, nearest_function
+from dpquery.sql.suggest.dialects import meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
     fits,
@@ -55,8 +55,6 @@ from dpquery.sql.suggest.queries import (
     with_article,
 )
 
-MAX_ORDERS = 1000
-"""More quantiles of one column are a distribution, and are asked for as one."""
 _PRICES = frozenset({"eps", "rho", *(one.name for one in ERRORS)})
 """What says how much a call may spend."""
 _OPTIONS = {
@@ -190,6 +188,7 @@ class _Reader:
         self.spans = rows.spans
         self.node = node
         self.function = function
+        self._orders = Orders(rows.spans, node, function.name, self._with)
         self.positional = function.positional
         """What the call takes by position: expressions that may be repeated, as often."""
 
@@ -243,7 +242,7 @@ class _Reader:
         span, given = self.spans.of(item), self.node.expressions
         pairs = zip(given, self.function.positional, strict=False)
         if any(node is item and isinstance(one, Share) for node, one in pairs):
-            return self._with_share(span, unwrapped(item.expression))
+            return self._orders.mended(span, unwrapped(item.expression))
         if any(fold(_name_of(one, self.rows) or "") in {"eps", "epsilon"} for one in given):
             return self._without(span)
         return self._with(span, "eps=0.5")
@@ -478,7 +477,7 @@ class _Reader:
         order = number = None
         for one, node in zip(self.positional, positional, strict=True):
             if isinstance(one, Share):
-                order = self._order(positional[0], node)
+                order = self._orders.read(positional[0], node)
             elif isinstance(one, Number):
                 name, remedy = f"the {one.name}", str(one.example)
                 limits, span = (Fraction(one.least), Fraction(one.most)), self.spans.of(node)
@@ -489,48 +488,6 @@ class _Reader:
                 limits = Fraction(2), Fraction(one.most)
                 number = int(read_whole_between(name, unwrapped(node), span, limits, "10"))
         return order, number
-
-    def _order(self, first: exp.Expr, share: exp.Expr) -> Fraction | tuple[Fraction, ...]:
-        """Read which quantile is asked for, or which ones."""
-        name, whole = self.function.name, unwrapped(share)
-        if isinstance(whole, exp.Array):
-            if not 1 <= len(whole.expressions) <= MAX_ORDERS:
-                title = f"{name} takes a list of 1 to {MAX_ORDERS:,} quantiles"
-                label = f"{len(whole.expressions):,} of them"
-                why = "each quantile of a list is drawn, and they share the eps of the call."
-                remedy = f"{name}({self.spans.text(first)}, [0.25, 0.75], eps=0.5)"
-                raise refusal("DPQ205", title, self.spans.of(whole), label, why, remedy)
-            return tuple(map(self._one_order, whole.expressions))
-        self._require_share(self.spans.of(share), whole)
-        if isinstance(unwrapped(first), exp.Literal):
-            swapped = f"{self.spans.text(share)}, {self.spans.text(first)}"
-            return self._one_order(share, f"{name}({swapped}, eps=0.5)")
-        return self._one_order(share)
-
-    def _one_order(self, share: exp.Expr, remedy: str = "") -> Fraction:
-        span, number = self.spans.of(share), unwrapped(share)
-        remedy = remedy or self._with_share(span, number)
-        limits = (Fraction(0), Fraction(1))
-        return read_number_between("the quantile", number, span, limits, remedy)
-
-    def _require_share(self, span: Span, number: exp.Expr) -> None:
-        """Refuse the number of parts, which APPROX_QUANTILES takes in place of a share."""
-        name = self.spans.source.snippet(self.spans.name(self.node)).upper()
-        shares = boundaries(name, number)
-        if not shares:
-            return
-        title = f"{name} of {number.name} parts needs their boundaries"
-        label = "a number of parts, not a quantile"
-        why = "quantiles are shares of the rows here, from 0, the least, to 1, the greatest."
-        raise refusal("DPQ205", title, span, label, why, self._with(span, shares))
-
-    def _with_share(self, span: Span, number: exp.Expr) -> str:
-        """Write the call with another quantile: a percentage becomes a share."""
-        text = number.name if isinstance(number, exp.Literal) else ""
-        share, percent = text if is_share(text) else "0.5", read_digits(text) or 0
-        if 1 < percent <= 100:
-            share = decimal_text(Fraction(percent, 100))
-        return self._with(span, share)
 
     def inputs(
         self, positional: Sequence[exp.Expr], condition: Expr | None
