@@ -27,7 +27,7 @@ from dpquery.sql.parse.literals import misfit
 from dpquery.sql.shares import share_text
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
     from dpquery.session import Budget
 
 _WIDE = 48

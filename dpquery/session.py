@@ -6,7 +6,6 @@ after it gives a charge back.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +26,10 @@ from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
+from dpquery.core.stops import heard
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
-from dpquery.errors import InternalError, QueryRefused, unusable
+from dpquery.errors import InternalError, QueryRefused
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
 from dpquery.forecast import Asked, Forecast, Questions, forecast, share_out
@@ -61,6 +61,7 @@ from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.sql.views import View, Views, reading
+from dpquery.usable import Usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Conversation:
     views: tuple[View, ...] = ()
 
 
-class Session:
+class Session(Usable):
     """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
 
     def __init__(
@@ -110,6 +111,7 @@ class Session:
             lent: whether the database is there for others when this ends.
             earlier: what a session of another process came to.
         """
+        super().__init__(database.lock)
         self._database, self._lent = database, lent
         self._policy = policy = database.policy
         self._account = Account(analyst, earlier.session if earlier else secrets.token_hex(8))
@@ -123,13 +125,13 @@ class Session:
         self._notes = tuple(notes)
         owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
         self._prices = Prices(owner, limits.session or limits.analyst or limits.policy)
-        self._lock = database.lock
-        self._process: int | None = os.getpid()
         self._log, self._public = database.log, database.public
         self._ledger, self._engine = database.ledger, database.engine
         self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
+        self._paid: Charge | None = None
+        """What the statement that runs was charged, once it was."""
         self._views = Views(policy, earlier.views if earlier else ())
         self._prices.chosen |= dict(earlier.chosen if earlier else ())
 
@@ -171,6 +173,7 @@ class Session:
                     lookup = self._look_up(plan, anew=refresh or query is not None)
                 try:
                     with self._charged(lookup.charge, source) as receipt:
+                        self._paid = lookup.charge
                         # Nothing above this line has seen a private row.
                         plan, tables = execute(lookup, receipt, self._engine, self._randomness)
                         return self._finish(plan, tables, lookup.charge)
@@ -276,6 +279,7 @@ class Session:
                 count = count_of(plan, plain)
                 charge = state.charge(plan, count)
             with self._charged(charge, plan.source) as receipt:
+                self._paid = charge
                 return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:
@@ -404,29 +408,9 @@ class Session:
         chosen, views = tuple(self._prices.chosen.items()), tuple(self._views)
         return Conversation(self._account.session, chosen, views)
 
-    def require_usable(self) -> None:
-        """Do nothing, in a session that can be asked.
-
-        Raises:
-            SessionUnusable: DPQ801 it is closed, or belongs to another process.
-        """
-        if self._process != os.getpid():
-            raise unusable(closed=self._process is None)
-
-    def close(self) -> None:
-        """End the session; closing twice is fine, and answers outlive it."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            self._process = None
-            if not self._lent:
-                self._database.close()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _let_go(self) -> None:
+        if not self._lent:
+            self._database.close()
 
     def _source(self, text: str) -> Source:
         if isinstance(text, str):
@@ -538,10 +522,18 @@ class Session:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        self.require_usable()  # before the lock: over a fork, it may be held for ever
-        with self._lock:
-            self.require_usable()
-            yield
+        with super()._usable():
+            try:
+                self._paid = None
+                with heard():
+                    yield
+            except KeyboardInterrupt as stop:
+                self._engine.close()  # what it was making may be half made
+                self._public.stopped()
+                if not stop.args and self._paid is not None and self._paid.events:
+                    spent = f"{basic(self._paid.events)} spent; {self._payer.left()}"
+                    stop.args = (f"stopped too late; {spent}",)
+                raise
 
 
 def _failure_limit(policy: Policy, analyst: str, *, served: bool) -> FailureLimit:

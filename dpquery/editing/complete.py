@@ -20,7 +20,7 @@ from dpquery.functions.partition_selection import KEYS
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 # What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read when the shell
 # opens and when its views change, and what is registered: nothing of the data is known here.
@@ -104,7 +104,8 @@ def signature(function: DPFunction) -> str:
 def _place(one: Positional) -> str:
     """Write what stands at a place of a call."""
     if isinstance(one, Expression):
-        return ("* or " if one.star else "") + _ASKED[one.takes]
+        asked = f"[{_ASKED[one.takes]}, ...]" if one.listed else _ASKED[one.takes]
+        return ("* or " if one.star else "") + asked
     return one.label
 
 

@@ -20,6 +20,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
+from dpquery.functions.points import Points
 from dpquery.ir.measures import (
     Candidates,
     GroupRequest,
@@ -486,6 +487,8 @@ class Gives(StrEnum):
     SUM = "a number of the argument's type"
     VALUE = "a value of the argument"
     VALUES = "a list of values of the argument"
+    NUMBERS = "a list of doubles"
+    COUNTS = "a list of whole numbers"
     TRUTH = "true or false"
 
 
@@ -497,6 +500,7 @@ class Reads(StrEnum):
     SHAPE = "what its own release computes from the sums"
 
 
+_LISTS = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
 _KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
 
 
@@ -511,6 +515,8 @@ class Expression:
     """Whether * may stand for it: all rows, as in DP_COUNT(*)."""
     distinct: bool = False
     """Whether DISTINCT may stand before it."""
+    listed: int = 0
+    """Up to how many stand for it, as a list in brackets; 0 if there is one alone."""
 
     noun: ClassVar[str] = "an argument"
     """How refusals call it."""
@@ -543,7 +549,7 @@ class Number:
         return f"a {self.name}"
 
 
-Positional = Expression | Share | Number
+Positional = Expression | Share | Number | Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,7 +592,7 @@ class DPFunction:
 
     def lists(self, call: Call) -> bool:
         """Return whether a call of it releases a list."""
-        return self.gives is Gives.VALUES or isinstance(call.order, tuple)
+        return self.gives in _LISTS or isinstance(call.order, tuple)
 
     def kind(self, call: Call) -> Kind | None:
         """Return the kind of what a call of it releases; None of a list."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 from math import comb, inf, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -70,6 +70,9 @@ from dpquery.mechanisms.laplace import (
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 
+SQUARED = 2
+"""Products of more codes than that are of coarser ones, where finer ones would not fit."""
+
 
 class Basis(NamedTuple):
     """What Bernstein sums are of."""
@@ -80,6 +83,10 @@ class Basis(NamedTuple):
     """The distance between the bounds."""
     row: Fraction
     """What one row adds to the sums together."""
+    axes: tuple[tuple[Fraction, Fraction], ...] = ()
+    """The lower bound of each expression, and the distance between its bounds."""
+    noise: Fraction = Fraction(1)
+    """The scale of the noise in each sum."""
 
 
 class Shape(Protocol):
@@ -92,10 +99,10 @@ class Shape(Protocol):
         """Return the value."""
         ...
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """Return what noise of such a share of a thousand rows, or values, does to the value.
 
-        Where the bounds are not known yet, `times` names their distance, and `width` is 1.
+        Where the bounds are not known yet, `times` names their distance, and its width is 1.
         """
         ...
 
@@ -225,7 +232,10 @@ class BernsteinRelease(Release):
     def _basis(self) -> Basis:
         tops = (max(code.size, 1) for code in self.factors)
         row = Fraction(self.measure.weight.scale * prod(tops))
-        return Basis(self.low, self.width, row)
+        starts = accumulate(self.shape.degrees[:-1], initial=0)
+        codes = (self.factors[start] for start in starts)
+        axes = tuple((code.low * code.grid, code.width) for code in codes)
+        return Basis(self.low, self.width, row, axes, self.mechanism.scale_shown)
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in rows or values, and what they do to those of 1,000 of them."""
@@ -234,10 +244,11 @@ class BernsteinRelease(Release):
         what = "value" if isinstance(self.measures[-1], SumValues) else "row"
         share = max(Fraction(high), scale) / row / 1000  # at least what damps it
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
+        basis = self._basis._replace(width=width)
         return Words(
             f"{counted(self.distance / row, what)}, in each sum",
             f"{counted(scale / row, what)}, in each sum",
-            self.shape.error(share, width, times, f"{what}s"),
+            self.shape.error(share, basis, times, f"{what}s"),
         )
 
 
@@ -253,8 +264,10 @@ def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
 def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     """Plan a release of Bernstein sums of what a call is asked about."""
     most = facts.most_steps(sum(shape.degrees))
+    coarse = sum(shape.degrees) > SQUARED
     codes = [
-        code_of(call, origin_at_low=True, at=at, most=most) for at in range(len(shape.degrees))
+        code_of(call, origin_at_low=True, at=at, most=most, coarse=coarse)
+        for at in range(len(shape.degrees))
     ]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
     weigh = facts.shown if call.distinct else facts.weight
@@ -274,7 +287,7 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     l2 = simplex_l2_sensitivity(sums[-1], facts.neighbours)
     noise = additive_noise(call, l1, l2)
     low = codes[0].low * codes[0].grid
-    width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
+    width = prod((code.width for code in codes), start=Fraction(1))
     measures = (count, *sums)
     distance = l1 if noise.norm == 1 else l2
     found = call.options.auto and call.options.bounds is not None
@@ -338,7 +351,8 @@ class ChosenMeanRelease(Release):
         share = Fraction(tail_bound(1, rate, LEVEL), 1000)
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
         noise = counted(1 / rate, "row")
-        return Words("1 in rows", noise, Mean().error(share, width, times))
+        basis = Basis(self.low, width, Fraction(1))
+        return Words("1 in rows", noise, Mean().error(share, basis, times))
 
 
 def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
@@ -366,7 +380,7 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     rows = CountRows(Weight(), both(present(code.expr), call.condition))
     measures = (rows, SumCodes(Weight(), code, 1, call.condition))
     mechanism = CHOSEN[str(options.mechanism)].calibrated(ROWS, options.epsilon)
-    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+    low, width = code.low * code.grid, code.width
     top = max(code.size, 1)
     return ChosenMeanRelease(call.function, measures, ROWS, mechanism, DOUBLE, top, low, width)
 
@@ -385,9 +399,9 @@ class Mean:
         below, above = sums
         return double(basis.low + basis.width * above / (below + above))
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A mean runs from bound to bound."""
-        return f"± {significant(share * width)}{times} over 1,000 {of}"
+        return f"± {significant(share * basis.width)}{times} over 1,000 {of}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -494,11 +508,12 @@ class Spread:
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
         return self._shown(share, basis.width, total / basis.row)
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A variance goes with the square of the distance between the bounds.
 
         A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
         """
+        width = basis.width
         squared = share * width * width
         if not self.root:
             power = ", squared," if times else ""

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from dpquery.client.link import SCHEMES
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import DPQueryError, PolicyInvalid, nearest
-from dpquery.link import SCHEMES
 from dpquery.present import FORMATS
 
 _MORE = """\

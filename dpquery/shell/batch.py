@@ -19,10 +19,10 @@ from traceback import walk_tb
 from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
+from dpquery.client.link import ASKS
 from dpquery.core.source import visible, visible_lines
 from dpquery.editing.context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal
-from dpquery.link import ASKS
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import (
     TABLE,
@@ -35,7 +35,7 @@ from dpquery.shell.arguments import (
 from dpquery.shell.console import clock, reading
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 
 Connect = Callable[..., AbstractContextManager["AnySession"]]

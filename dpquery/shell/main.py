@@ -41,7 +41,7 @@ from dpquery.shell.batch import (
 )
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 LARGE = 100_000
 """Objects that are made before the first look for those that nothing needs any more."""

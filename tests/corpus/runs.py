@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
+from math import isinf
 from pathlib import Path
 from typing import Any
 
 from dpquery import session as stages
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
 from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN
@@ -76,6 +79,12 @@ def sessions(file: Path) -> Iterator[tuple[Session, Session]]:
     ):
         oracle._engine._secret = duckdb._engine._secret  # one ledger has one
         yield duckdb, oracle
+
+
+def anew(database: Database) -> Session:
+    """Begin a session with a ledger of its own, in memory, over tables that are open."""
+    database.ledger = open_ledger(database.policy.ledger, promise_of(database.policy))
+    return Session(database, "default", None, lent=True)
 
 
 def scaled(query: str, factor: int) -> str:
@@ -147,7 +156,10 @@ def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
 
 
 def _margin(cell: Any) -> Fraction:
-    low, high = map(Fraction, cell.interval(SURE))
+    low, high = cell.interval(SURE)
+    if isinf(high) or isinf(low):  # of a line through no rows
+        return Fraction(10**400)
+    low, high = Fraction(low), Fraction(high)
     return max(Fraction(cell.value) - low, high - Fraction(cell.value))
 
 

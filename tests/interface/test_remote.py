@@ -18,10 +18,10 @@ import numpy
 import pytest
 
 import dpquery
-from dpquery import link
 from dpquery.answer import Answer
+from dpquery.client import link
+from dpquery.client.remote import AnySession, RemoteSession
 from dpquery.errors import DPQueryError, PolicyInvalid, ScanFailed, ServerUnusable
-from dpquery.remote import AnySession, RemoteSession
 from dpquery.server.postgres import settings
 from tests.corpus.runs import REFUSED
 from tests.interface.conftest import samples_of

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpquery
+from dpquery.database import Database
 from dpquery.errors import BudgetRefused, NameRefused, PlanRefused, QueryRefused, RuleRefused
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import LedgerSettings
 from dpquery.session import Session
+from tests.corpus.runs import anew
+from tests.samples import sample_policy
 from tests.tasks import ROOT
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
-    policy = (tmp_path / "policy.toml").read_text()
-    changed = policy.replace("epsilon = 2.0", "epsilon = 100\ndelta = 1e-4", 1)
-    assert changed != policy
-    (tmp_path / "policy.toml").write_text(changed)
-    with dpquery.connect(tmp_path / "policy.toml") as opened:
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    file = sample_policy(tmp_path_factory.mktemp("priced"), "epsilon = 100\ndelta = 1e-4")
+    policy = replace(load_policy(file), ledger=LedgerSettings(None))
+    with closing(Database(policy)) as opened:
         yield opened
+
+
+@pytest.fixture
+def session(database: Database) -> Session:
+    return anew(database)
 
 
 PLAIN = {
@@ -49,6 +58,11 @@ PLAIN = {
     "STDDEV(age)": "DP_STDDEV_SAMP(age, eps=1)",
     "STDDEV_POP(age)": "DP_STDDEV_POP(age, eps=1)",
     "COVAR_POP(salary, age)": "DP_COVAR_POP(salary, age, eps=1)",
+    "COVAR_SAMP(salary, age)": "DP_COVAR_SAMP(salary, age, eps=1)",
+    "CORR(salary, age)": "DP_CORR(salary, age, eps=1)",
+    "REGR_SLOPE(salary, age)": "DP_REGR_SLOPE(salary, age, eps=1)",
+    "REGR_INTERCEPT(salary, age)": "DP_REGR_INTERCEPT(salary, age, eps=1)",
+    "REGR_R2(salary, age)": "DP_REGR_R2(salary, age, eps=1)",
     "MODE(dept)": "DP_MODE(dept, eps=1)",
     "COUNT(*) FILTER (WHERE remote)": "DP_COUNT(*, eps=1) FILTER (WHERE remote)",
     "DP_COUNT(*)": "DP_COUNT(*, eps=1)",

@@ -107,7 +107,9 @@ def calls() -> dict[str, Wanted]:
             spreads = () if name == "wide" else SPREADS  # its squares would not fit
             found |= {f"DP_{spread}({name}": (float, *positive) for spread in spreads}
     for y, x in PAIRS:
-        found[f"DP_COVAR_POP({y}, {x}"] = (float, *anywhere)
+        of_pairs = ("COVAR_POP", "COVAR_SAMP", "REGR_SLOPE", "REGR_INTERCEPT")
+        found |= {f"DP_{name}({y}, {x}": (float, *anywhere) for name in of_pairs}
+        found |= {f"DP_CORR({y}, {x}": (float, -1, 1), f"DP_REGR_R2({y}, {x}": (float, 0, 1)}
     return found
 
 
@@ -167,7 +169,7 @@ def test_plenty_of_epsilon_gives_what_there_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("source", [Stuck, Repeating])
-@pytest.mark.parametrize("pattern", in_turn(PATTERNS.values(), 2))
+@pytest.mark.parametrize("pattern", in_turn(PATTERNS.values(), 4))
 def test_broken_randomness_ends_in_an_answer_or_in_its_own_failure(
     tmp_path: Path, source, pattern
 ):

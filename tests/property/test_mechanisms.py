@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +18,7 @@ from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
 from dpquery.functions.base import DPFunction, Release, Takes
+from dpquery.functions.points import Points
 from dpquery.functions.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
@@ -26,9 +26,9 @@ from dpquery.session import Session
 from dpquery.sql.bind.options import MECHANISM_ALIASES
 from tests.property.test_extremes import (
     COLUMNS,
-    DATA,
     LEAST,
     MOST,
+    ROWS,
     TYPES,
     Wanted,
     require_right,
@@ -48,7 +48,7 @@ OF_ARGUMENT = {
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
-UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP")} | {
+UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP", "DP_COVAR_SAMP")} | {
     "DP_FIRST_ABOVE": {"wide", "d", "at"}
 }
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
@@ -58,28 +58,34 @@ PAIRS = [
 ORDERS = (0.9, 0.1, 0.5, 0.1)
 
 
+ANYWHERE = (-math.inf, math.inf)
+WANTED = {
+    **dict.fromkeys(("DP_COUNT", "DP_COUNT_IF"), (int, *ANYWHERE)),
+    **dict.fromkeys(("DP_PROPORTION", "DP_REGR_R2", "DP_CDF"), (float, 0, 1)),
+    **dict.fromkeys(("DP_COVAR_POP", "DP_COVAR_SAMP"), (float, *ANYWHERE)),
+    **dict.fromkeys(("DP_REGR_SLOPE", "DP_REGR_INTERCEPT"), (float, *ANYWHERE)),
+    **dict.fromkeys(SQUARED, (float, 0, math.inf)),
+    "DP_CORR": (float, -1, 1),
+    "DP_LINREG": (float, *ANYWHERE),
+    "DP_HISTOGRAM": (int, 0, math.inf),
+    "DP_MAJORITY": (bool, False, True),
+}
+"""What the values of functions are whose argument says nothing of them."""
+
+
 def wanted(function: DPFunction, name: str) -> Wanted:
     """Return the type of a value, and where it lies."""
-    anywhere = (-math.inf, math.inf)
     match function.name:
+        case known if known in WANTED:
+            return WANTED[known]
         case "DP_MODE" | "DP_TOP_K":
             return CHOSEN[name]
         case "DP_KEYS" if name in CHOSEN:
             return CHOSEN[name]
-        case "DP_COUNT" | "DP_COUNT_IF":
-            return int, *anywhere
-        case "DP_MAJORITY":
-            return bool, False, True
-        case "DP_PROPORTION":
-            return float, 0, 1
         case "DP_SUM":
-            return TYPES[name], *anywhere
+            return TYPES[name], *ANYWHERE
         case "DP_AVG":
             return float, LEAST[name], MOST[name]
-        case "DP_COVAR_POP":
-            return float, *anywhere
-        case of if of in SQUARED:
-            return float, 0, math.inf
     return TYPES[name], LEAST[name], MOST[name]
 
 
@@ -91,43 +97,41 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
         more = f", {list(ORDERS)}" if mechanism in OF_LISTS else ", 0.9"
     for name in OF_ARGUMENT[function.first.takes]:
         if name not in UNFIT.get(function.name, ()):
-            about = ", ".join([name] * len(function.expressions))
+            if isinstance(function.positional[-1], Points):
+                moments = name in {"day", "at"}
+                more = ", ['2020-01-01', '2021-06-01']" if moments else ", [-1, 2]"
+            each = (f"[{name}]" if one.listed else name for one in function.expressions)
+            about = ", ".join(each)
             text = f"{function.name}({about}{more}, eps=1{delta}{named})"
             yield text, wanted(function, name)
 
 
-@pytest.fixture(scope="module")
-def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Session]]:
-    folder = tmp_path_factory.mktemp("barest")
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                session(folder / f"{number}.parquet", rows, "duckdb", unit=None)
-            )
-            for number, rows in enumerate(DATA.values())
-        ]
+@pytest.fixture(scope="module", params=ROWS)
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
+    path = tmp_path_factory.mktemp("barest") / "t.parquet"
+    with session(path, request.param, "duckdb", unit=None) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
     ("function", "mechanism"), PAIRS, ids=lambda one: getattr(one, "name", one)
 )
-def test_every_mechanism_answers(
-    sessions: list[Session], function: DPFunction, mechanism: str
-) -> None:
+def test_every_mechanism_answers(opened: Session, function: DPFunction, mechanism: str) -> None:
     asked, expected = zip(*calls(function, mechanism), strict=True)
     may_miss = function.name in {"DP_FIRST_ABOVE", "DP_KEYS"}  # none may have so many rows
-    for opened in sessions:
-        (row,) = opened.sql(f"SELECT {', '.join(asked)} FROM t").rows
-        # The k largest groups are a list: each of them is a value.
-        lists = [value if isinstance(value, list) else [value] for value in row]
-        for values, of in zip(lists, expected, strict=True):
-            found = [(value,) for value in values if value is not None or not may_miss]
-            assert found or may_miss
-            require_right(found, [of])
-            if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
-                require_rising(values)
-            if function.chooses and function.name != "DP_KEYS":
-                require_on_grid(values)
+    (row,) = opened.sql(f"SELECT {', '.join(asked)} FROM t").rows
+    # The k largest groups are a list: each of them is a value.
+    lists = [value if isinstance(value, list) else [value] for value in row]
+    for values, of in zip(lists, expected, strict=True):
+        found = [(value,) for value in values if value is not None or not may_miss]
+        assert found or may_miss
+        require_right(found, [of])
+        if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
+            require_rising(values)
+        if function.chooses and function.name != "DP_KEYS":
+            require_on_grid(values)
 
 
 def require_rising(values: list[Any]) -> None:

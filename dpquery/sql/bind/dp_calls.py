@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import expressions as exp
@@ -25,6 +26,7 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
+from dpquery.functions.points import Points
 from dpquery.functions.quantize import known_range
 from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
@@ -38,6 +40,7 @@ from dpquery.sql.bind.options import (
     read_whole_between,
     refuse_constant,
 )
+from dpquery.sql.bind.points import bind_points, listed_in, some_points
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
@@ -101,6 +104,7 @@ class Calls:
         counts = function.gives is Gives.COUNT
         units = distinct and counts and reader.counts_units(positional[0])
         inputs = () if units else reader.inputs(positional, condition)
+        points = reader.points(positional)
         options = reader.options(named, inputs)
         if is_plain(node) and self.unlimited and not distinct:
             options = replace(options, auto_rows=options.max_rows_contributed is None)
@@ -114,6 +118,7 @@ class Calls:
             distinct=distinct,
             order=order,
             number=number,
+            points=points,
             text=self.rows.spans.text(node),
         )
         self.found.append(call)
@@ -197,6 +202,11 @@ class _Reader:
             if name is None:
                 positional.append(item)
                 continue
+            if any(
+                isinstance(one, Points) and one.name == fold(name) for one in self.positional
+            ):
+                positional.append(item.expression)
+                continue
             parameter, span = self._parameter(name, item), self.spans.of(item)
             if parameter.name in named:
                 title, why = f"{parameter.name} is given twice", "each argument has one value."
@@ -208,6 +218,12 @@ class _Reader:
             self._require_one("other", named)
         self._require_positional(positional, named)
         return positional, named
+
+    def _is_option(self, item: exp.Expr) -> bool:
+        """Return whether an argument has a name that is not one of a place."""
+        name = _name_of(item, self.rows)
+        places = {one.name for one in self.positional if isinstance(one, Points)}
+        return name is not None and fold(name) not in places
 
     def _parameter(self, name: str, item: exp.Expr) -> Parameter:
         for parameter in self.function.parameters:
@@ -254,7 +270,13 @@ class _Reader:
             self._missing("an argument", label, remedy)
         if given < len(takes):
             texts = [*map(self.spans.text, positional)]
-            remedy = call_about(function, texts, None, table, options=options)
+            points = takes[given]
+            some = (
+                some_points(points, self.rows, positional[0])
+                if isinstance(points, Points)
+                else ""
+            )
+            remedy = call_about(function, texts, None, table, some, options)
             if isinstance(takes[given], Expression):
                 self._missing("another argument", "it is asked about one alone", remedy)
             self._missing(takes[given].noun, "it does not say which one", remedy)
@@ -363,7 +385,7 @@ class _Reader:
     def _understood(self, call: Call, named: Given) -> str:
         """Write a call with its share, by the name of its function."""
         given, options = self.node.expressions, call.options
-        texts = [self.spans.text(one) for one in given if not _name_of(one, self.rows)]
+        texts = [self.spans.text(one) for one in given if not self._is_option(one)]
         if isinstance(given[0], exp.Star):
             texts[0] = "*"  # of COUNT(), too
         if call.distinct:
@@ -462,6 +484,10 @@ class _Reader:
                 limits, span = (Fraction(one.least), Fraction(one.most)), self.spans.of(node)
                 value = unwrapped(node)
                 number = int(read_whole_between(name, value, span, limits, remedy))
+            elif isinstance(one, Points) and one.counted and _is_number(unwrapped(node)):
+                name, span = f"the number of {one.noun}", self.spans.of(node)
+                limits = Fraction(2), Fraction(one.most)
+                number = int(read_whole_between(name, unwrapped(node), span, limits, "10"))
         return order, number
 
     def _order(self, first: exp.Expr, share: exp.Expr) -> Fraction | tuple[Fraction, ...]:
@@ -516,12 +542,25 @@ class _Reader:
                 continue
             if isinstance(node, exp.Star) and about.star:
                 return ()
-            expr = self._argument(about, node)
-            implied = self.rows.implied(expr, condition)
-            public = about.takes is Takes.LISTED
-            values = self.rows.listed(expr, condition) if public else ()
-            found.append(Input(expr, self.spans.of(node), implied, values))
+            mended = partial(self._with, self.spans.of(node))
+            several = about.listed and listed_in(self.function, about, self.rows, node, mended)
+            for one in several or [node]:
+                expr = self._argument(about, one)
+                implied = self.rows.implied(expr, condition)
+                public = about.takes is Takes.LISTED
+                values = self.rows.listed(expr, condition) if public else ()
+                found.append(Input(expr, self.spans.of(one), implied, values))
         return tuple(found)
+
+    def points(self, positional: Sequence[exp.Expr]) -> tuple[Expr, ...]:
+        """Bind whether a row is at or below each of the values that are listed."""
+        for one, node in zip(self.positional, positional, strict=True):
+            if isinstance(one, Points) and not (one.counted and _is_number(unwrapped(node))):
+                mended = partial(self._with, self.spans.of(node))
+                return bind_points(
+                    self.function.name, one, self.rows, positional[0], node, mended
+                )
+        return ()
 
     def _argument(self, about: Expression, node: exp.Expr) -> Expr:
         name = self.function.name
