@@ -29,19 +29,19 @@ ERRORS = (ERROR, RANK_ERROR)
 def missed_by_mean(share: float, whole: float, damping: float, beyond: Beyond) -> float:
     """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
 
+    With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
+    - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
+    cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
+    m is below e. Towards the middle the noises even out and the damping pulls less.
+
     Args:
         share: how far, in widths between the bounds.
         whole: what all the rows add to the sums together.
         damping: what is added to each sum.
         beyond: how often noises, by coefficients, add up to more than so much.
-
-    With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
-    - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
-    cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
-    m is below e. Towards the middle the noises even out and the damping pulls less.
     """
-    if share >= 1:
-        return 0.0
+    if not 0 < share < 1:  # none that a float can tell from zero, or all
+        return float(not share)
     room = share * (whole + 2 * damping)
 
     def above(mean: float) -> float:
