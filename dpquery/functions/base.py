@@ -20,6 +20,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
+from dpquery.functions.offers import narrower
 from dpquery.functions.points import Points
 from dpquery.ir.measures import (
     Candidates,
@@ -231,19 +232,6 @@ def without_option(call: Call, span: Span | None) -> str:
     """Write a call without the option whose value stands there."""
     assert span is not None  # noqa: S101 - the option was given, and is refused
     return without(call.text, span.start - call.span.start, span.end - call.span.start)
-
-
-def narrower(call: Call, bounds: str = "[0, 1000]") -> str:
-    """Write the call between other bounds."""
-    options, text = call.options, call.text
-    if options.bounds_span is None and options.group_bounds_span is None:
-        return f"{text.removesuffix(')')}, bounds={bounds})"
-    given = [(options.bounds_span, bounds), (options.group_bounds_span, "[0, 50]")]
-    found = [(span, other) for span, other in given if span is not None]
-    for span, other in sorted(found, key=lambda part: -part[0].start):
-        start, end = span.start - call.span.start, span.end - call.span.start
-        text = f"{text[:start]}{other}{text[end:]}"
-    return text
 
 
 @dataclass(frozen=True, slots=True)

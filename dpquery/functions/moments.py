@@ -46,7 +46,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of, counted
-from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER
+from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
@@ -61,7 +61,6 @@ from dpquery.ir.measures import (
 from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.laplace import (
-    Beyond,
     Reach,
     combined_reach,
     combined_tail,
@@ -225,7 +224,7 @@ class BernsteinRelease(Release):
             return combined_tail(noise, spread, coefficients, far)
 
         share, whole = float(wanted.error / basis.width), float(wanted.over * basis.row)
-        missed = self.shape.missed(share, whole, spread / len(self.measures), beyond)
+        missed = missed_by_mean(share, whole, spread / len(self.measures), beyond)
         return missed <= 1 - wanted.confidence
 
     @property
@@ -415,36 +414,6 @@ class Mean:
     def possible(self, basis: Basis) -> tuple[float, float]:
         """Return the bounds."""
         return double(basis.low), double(basis.low + basis.width)
-
-    def missed(self, share: float, whole: float, damping: float, beyond: Beyond) -> float:
-        """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
-
-        Args:
-            share: how far, in widths between the bounds.
-            whole: what all the rows add to the sums together.
-            damping: what is added to each sum.
-            beyond: how often noises, by coefficients, add up to more than so much.
-
-        With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
-        - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
-        cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
-        m is below e. Towards the middle the noises even out and the damping pulls less.
-        """
-        if share >= 1:
-            return 0.0
-        room = share * (whole + 2 * damping)
-
-        def above(mean: float) -> float:
-            top, pull = mean + share, (1 - 2 * mean) * damping
-            left = (1 - mean) * whole - (1 / top - 2) * damping
-            cut = beyond((1,), mean * whole) * beyond((1,), left) if 2 * top < 1 else 0.0
-            return beyond((1 - top, top), room - pull) + cut
-
-        def below(mean: float) -> float:
-            return beyond((1 - mean + share, mean - share), room + (1 - 2 * mean) * damping)
-
-        both = above(share) + below(share) if 2 * share < 1 else 0.0
-        return max(above(0.0), both)
 
 
 def _plan(call: Call, facts: Facts) -> Release:

@@ -30,7 +30,8 @@ from dpquery.core.types import (
     ordinal,
 )
 from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, without
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release
+from dpquery.functions.offers import narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Input, Wanted

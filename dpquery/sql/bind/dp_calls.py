@@ -52,6 +52,7 @@ from dpquery.sql.suggest.queries import (
     mismatch,
     other_call,
     sample_call,
+    taken_by,
     with_article,
 )
 
@@ -323,7 +324,7 @@ class _Reader:
         else:
             eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
             texts.append(self._stated(named).replace("eps=0.5", eps))
-        title = f"{function.name} takes {_taken(function)}, and options by name"
+        title = f"{function.name} takes {taken_by(function)}, and options by name"
         label = "which option is this?"
         why = "options are named, so that no number is taken for another."
         remedy = f"{function.name}({', '.join(texts)})"
@@ -550,24 +551,5 @@ class _Reader:
         return argument
 
 
-def lacks_bounds(call: Call) -> bool:
-    """Return whether nobody bounds the numbers of a call, and none are found for it."""
-    takes = functions.registered(call.function).expressions
-    return not call.options.auto and any(
-        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
-        for about, given in zip(takes, call.inputs, strict=False)
-    )
-
-
 def _is_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string
-
-
-def _taken(function: DPFunction) -> str:
-    """Return what a function takes by position, in words."""
-    if len(function.positional) == 1:
-        return "one argument"
-    count = len(function.expressions)
-    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
-    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
-    return " and ".join([arguments, *others])

@@ -404,3 +404,13 @@ def _sample_literal(model: Expr, *, high: bool = False) -> str:
             return f"{word} '{moment if known is not None else _MIDNIGHT}'"
         case _:
             return decimal_text(low or Fraction(0))
+
+
+def taken_by(function: DPFunction) -> str:
+    """Return what a function takes by position, in words."""
+    if len(function.positional) == 1:
+        return "one argument"
+    count = len(function.expressions)
+    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
+    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
+    return " and ".join([arguments, *others])
