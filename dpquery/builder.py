@@ -26,13 +26,14 @@ from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
 from dpquery.functions.points import Points
+from dpquery.functions.wanted import ERRORS
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value
 from dpquery.sql.parse.parser import parse
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 T = TypeVar("T")
 
@@ -299,9 +300,10 @@ def _signature(function: DPFunction) -> Signature:
     if function.several:
         about.append(Parameter("more", Parameter.VAR_POSITIONAL))
     names = [option.name for option in function.parameters]
+    needed = set() if {*ERRORS} & {*function.parameters} else {"eps"}
     options = [
         Parameter(
-            name, Parameter.KEYWORD_ONLY, default=Parameter.empty if name == "eps" else None
+            name, Parameter.KEYWORD_ONLY, default=Parameter.empty if name in needed else None
         )
         for name in (["distinct", *names] if function.first.distinct else names)
     ]

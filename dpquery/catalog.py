@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from dpquery import functions as registry
+from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.ledger import report
 from dpquery.budget.ledger.charge import Entry
 from dpquery.budget.ledger.record import Record
@@ -210,7 +211,10 @@ def every_charge(records: Iterable[Record]) -> pa.Table:
 
 
 def budget(
-    policy: Policy, standing: Callable[[Touched | None], Standing], failed: int
+    policy: Policy,
+    standing: Callable[[Touched | None], Standing],
+    failed: int,
+    last: Sequence[Event] = (),
 ) -> pa.Table:
     """Show the limit that binds: how much it is, what is spent against it, what is left.
 
@@ -220,9 +224,10 @@ def budget(
         policy: what parts its tables.
         standing: gives the limit that binds a question about some parts, or about all.
         failed: how many statements of the analyst count as failed.
+        last: what the analyst's last charge was for.
     """
     whole = standing(EVERYBODY)
-    rows = [_budget(whole, whole.name)]
+    rows = [_budget(whole, whole.name, additive(last))]
     if failed:
         rows[0]["failures"] = f"{failed} of {policy.limits.max_failures} within 24 hours"
     for part in every_part(policy):
@@ -231,11 +236,13 @@ def budget(
     return _texts(rows[0], [tuple(map(row.get, rows[0])) for row in rows])
 
 
-def _budget(standing: Standing, of: str) -> dict[str, str]:
+def _budget(standing: Standing, of: str, last: Spent = NOTHING) -> dict[str, str]:
     parts = {"limit": standing.limit, "spent": standing.spent, "left": standing.left}
     row = {"of": of}
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
+    if last != NOTHING:
+        row["like_last"] = f"about {standing.times(last):,} more"
     if standing.ceiling.converted:
         rho = (standing.ceiling.rho, standing.total.rho, standing.left_as_rho)
         row |= {

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 from dpquery import errors
 from dpquery.answer import Answer
+from dpquery.client.remote import AnySession
 from dpquery.connecting import connect as open_session
 from dpquery.core.source import Source
 from dpquery.errors import Diagnostic, DPQueryError, SessionUnusable
-from dpquery.remote import AnySession
 from dpquery.sql.parse.literals import Values, misfit, with_values
 
 # Types by the names of PEP 249: what `description` gives, what parameters are made of.

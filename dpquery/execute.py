@@ -17,8 +17,9 @@ from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source
+from dpquery.core.stops import was_stopped
 from dpquery.core.types import Interval
-from dpquery.engine.base import Engine, FaultLog, was_stopped
+from dpquery.engine.base import Engine, FaultLog
 from dpquery.errors import BudgetRefused, Diagnostic, DPQueryError, QueryRefused, ScanFailed
 from dpquery.finish import ready
 from dpquery.ir.expr import Scalar
@@ -180,6 +181,8 @@ class Charged:
         return self._receipt
 
     def __exit__(self, _: object, fault: BaseException | None, __: object) -> None:
+        if fault is None and was_stopped():  # something has dropped it
+            fault = KeyboardInterrupt()
         if fault is not None and self._receipt is not None:
             self._end(fault, self._receipt)
 

@@ -85,11 +85,15 @@ def release(
     """
     _require_charged(plan, number, receipt)
     frontier = plan.frontiers[number]
-    columns = tuple(
-        ReleasedColumn(one.column, one.release.type, one.release.run(exact, randomness))
-        for one in frontier.releases
-    )
-    return ReleasedTable(keys, columns)
+    columns: list[ReleasedColumn] = []
+    for one in frontier.releases:
+        if one.drawn_by is None:
+            cells = one.release.run(exact, randomness)
+        else:
+            drawn = columns[one.drawn_by].cells
+            cells = [one.release.cell(cell.drawn) for cell in drawn]
+        columns.append(ReleasedColumn(one.column, one.release.type, cells))
+    return ReleasedTable(keys, tuple(columns))
 
 
 def find_bounds(

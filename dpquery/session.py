@@ -6,7 +6,6 @@ after it gives a charge back.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +26,13 @@ from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
+from dpquery.core.stops import heard
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
-from dpquery.errors import InternalError, QueryRefused, unusable
+from dpquery.errors import InternalError, QueryRefused
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
+from dpquery.forecast import Asked, Forecast, Questions, forecast, share_out
 from dpquery.ir.measures import CountRows
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
@@ -60,6 +61,7 @@ from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
 from dpquery.sql.views import View, Views, reading
+from dpquery.usable import Usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ class Budget:
     limit: Loss
     spent: Loss
     left: Loss
+    left_as_epsilon: Fraction = Fraction(0)
+    """What epsilons may still add up to; nothing where they are not added up."""
+    left_as_rho: Fraction = Fraction(0)
+    """What rho may still add up to; nothing where it is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Conversation:
     views: tuple[View, ...] = ()
 
 
-class Session:
+class Session(Usable):
     """One analyst's conversation with the tables of one policy. Made by `dpquery.connect`."""
 
     def __init__(
@@ -105,6 +111,7 @@ class Session:
             lent: whether the database is there for others when this ends.
             earlier: what a session of another process came to.
         """
+        super().__init__(database.lock)
         self._database, self._lent = database, lent
         self._policy = policy = database.policy
         self._account = Account(analyst, earlier.session if earlier else secrets.token_hex(8))
@@ -118,13 +125,13 @@ class Session:
         self._notes = tuple(notes)
         owner = {"eps": policy.price.epsilon, "delta": policy.price.delta}
         self._prices = Prices(owner, limits.session or limits.analyst or limits.policy)
-        self._lock = database.lock
-        self._process: int | None = os.getpid()
         self._log, self._public = database.log, database.public
         self._ledger, self._engine = database.ledger, database.engine
         self._randomness = database.randomness
         self._cache = Cache(policy, self._ledger, self._account, self._public)
         self._payer = Payer(policy, self._ledger, self._account, limits, self._log)
+        self._paid: Charge | None = None
+        """What the statement that runs was charged, once it was."""
         self._views = Views(policy, earlier.views if earlier else ())
         self._prices.chosen |= dict(earlier.chosen if earlier else ())
 
@@ -166,6 +173,7 @@ class Session:
                     lookup = self._look_up(plan, anew=refresh or query is not None)
                 try:
                     with self._charged(lookup.charge, source) as receipt:
+                        self._paid = lookup.charge
                         # Nothing above this line has seen a private row.
                         plan, tables = execute(lookup, receipt, self._engine, self._randomness)
                         return self._finish(plan, tables, lookup.charge)
@@ -271,6 +279,7 @@ class Session:
                 count = count_of(plan, plain)
                 charge = state.charge(plan, count)
             with self._charged(charge, plan.source) as receipt:
+                self._paid = charge
                 return self._compared(state, count, receipt)
 
     def _watch_plan(self, source: Source) -> Plan:
@@ -300,6 +309,24 @@ class Session:
             with self._uncharged(source):
                 return self._explain(source, self._prices.price(eps, delta))
 
+    def plan(self, questions: Asked, epsilon: object, delta: object = None) -> Questions:
+        """Share one epsilon out over questions that state none; `run` of it asks them.
+
+        Args:
+            questions: texts; or each with its weight, as pairs or in a dict.
+            epsilon: what all of them may spend together.
+            delta: what each may spend on finding groups that are not public.
+
+        Raises:
+            QueryRefused: DPQ805 no questions, or one states more than its share; or what
+                EXPLAIN refuses of one.
+        """
+        return share_out(self, questions, epsilon, delta)
+
+    def forecast(self, statements: Sequence[str]) -> Forecast:
+        """Foresee what statements would cost, asked in this order; nothing is charged."""
+        return forecast(self, statements)
+
     def columns(self, text: str) -> pa.Schema:
         """Return names and types of what a statement would answer; costs nothing.
 
@@ -326,7 +353,8 @@ class Session:
         """The binding limit among policy, analyst and session."""
         with self._usable():
             standing = self._payer.standing()
-            return Budget(standing.limit, standing.spent, standing.left)
+            sums = standing.left_as_epsilon, standing.left_as_rho
+            return Budget(standing.limit, standing.spent, standing.left, *sums)
 
     def ledger(self) -> Answer:
         """Return this analyst's charges, oldest first."""
@@ -380,29 +408,9 @@ class Session:
         chosen, views = tuple(self._prices.chosen.items()), tuple(self._views)
         return Conversation(self._account.session, chosen, views)
 
-    def require_usable(self) -> None:
-        """Do nothing, in a session that can be asked.
-
-        Raises:
-            SessionUnusable: DPQ801 it is closed, or belongs to another process.
-        """
-        if self._process != os.getpid():
-            raise unusable(closed=self._process is None)
-
-    def close(self) -> None:
-        """End the session; closing twice is fine, and answers outlive it."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            self._process = None
-            if not self._lent:
-                self._database.close()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _let_go(self) -> None:
+        if not self._lent:
+            self._database.close()
 
     def _source(self, text: str) -> Source:
         if isinstance(text, str):
@@ -429,7 +437,9 @@ class Session:
                 return self._charges()
             case Show(Subject.BUDGET):
                 payer = self._payer
-                return catalogue.budget(self._policy, payer.standing, payer.failures())
+                entries = self._ledger.entries(self._account.analyst)
+                last = entries[-1].events if entries else ()
+                return catalogue.budget(self._policy, payer.standing, payer.failures(), last)
             case Show(Subject.FUNCTIONS):
                 return catalogue.functions()
 
@@ -512,10 +522,18 @@ class Session:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        self.require_usable()  # before the lock: over a fork, it may be held for ever
-        with self._lock:
-            self.require_usable()
-            yield
+        with super()._usable():
+            try:
+                self._paid = None
+                with heard():
+                    yield
+            except KeyboardInterrupt as stop:
+                self._engine.close()  # what it was making may be half made
+                self._public.stopped()
+                if not stop.args and self._paid is not None and self._paid.events:
+                    spent = f"{basic(self._paid.events)} spent; {self._payer.left()}"
+                    stop.args = (f"stopped too late; {spent}",)
+                raise
 
 
 def _failure_limit(policy: Policy, analyst: str, *, served: bool) -> FailureLimit:

@@ -96,6 +96,14 @@ class Standing:
         by_epsilon = asked.summed and asked.loss.epsilon <= self.left_as_epsilon
         return by_epsilon or asked.rho <= self.left_as_rho
 
+    def times(self, asked: Spent) -> int:
+        """Return how many more charges of so much are admitted."""
+        delta, epsilon = asked.loss.delta, asked.loss.epsilon
+        summed = self.left_as_epsilon // epsilon if asked.summed and epsilon else 0
+        concentrated = self.left_as_rho // asked.rho if asked.rho else 0
+        most = max(int(summed), int(concentrated))
+        return min(most, int(self.left_of_delta // delta)) if delta else most
+
 
 def root_below(square: Fraction, digits: int) -> Fraction:
     """Return the square root of a number from 0, rounded down to some digits.
@@ -370,11 +378,21 @@ class _Request:
         if self.charge.retry is not None and fitting >= EPSILON_MIN and scales:
             before, after = self.charge.retry
             beside = " beside the other calls" if basic(others).epsilon else ""
-            written = _pasted(fitting + paid)
-            return f"{before}{written}{after}", f"that is the most that fits{beside}"
+            written, best = self._written(self.dearest, fitting + paid)
+            if written:
+                return f"{before}{written}{after}", f"that is the {best} that fits{beside}"
         if not spent.summed or any(self.charge.paid):
             return ()
         return self._smaller(self._factor(self.charge.events, ()))
+
+    def _written(self, call: int, epsilon: Fraction) -> tuple[str, str]:
+        """Write an epsilon for a call, or the error that it buys: nothing if none."""
+        spans = list(dict.fromkeys(self.charge.epsilons))
+        bought = self.charge.errors.get(spans[call]) if spans else None
+        if bought is None:
+            return _pasted(epsilon), "most"
+        error = bought(epsilon)
+        return "" if error is None else decimal_text(error), "least error"
 
     def _smaller(self, factor: Fraction) -> tuple[str, ...]:
         """Return the whole statement, with all its epsilons that much smaller."""
@@ -384,7 +402,10 @@ class _Request:
             return ()
         text = self.charge.query
         for span, loss in sorted(zip(spans, losses, strict=True), reverse=True):
-            text = f"{text[: span.start]}{_pasted(loss * factor)}{text[span.end :]}"
+            written, _ = self._written(spans.index(span), loss * factor)
+            if not written:
+                return ()
+            text = f"{text[: span.start]}{written}{text[span.end :]}"
         return *text.splitlines(), "that is the most that fits, in the same proportions"
 
     def _factor(self, part: Sequence[Event], others: Sequence[Event]) -> Fraction:

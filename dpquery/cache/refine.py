@@ -179,9 +179,9 @@ class Refiner:
     def _charge(
         self, plan: Plan, frontiers: Sequence[FrontierPlan], used: tuple[EarlierRelease, ...]
     ) -> Charge:
-        releases = [one.release for part in frontiers for one in part.releases]
+        releases = [one.release for part in frontiers for one in part.draws]
         events = tuple(release.event() for release in releases)
-        calls = [one.call for part in frontiers for one in part.releases]
+        calls = [one.call for part in frontiers for one in part.draws]
         span, retry = dearest_of(calls, events, plan.source.text)
         if plan.checked.understood:  # its one epsilon is set, and stands in no call
             retry = plan.charge.retry or retry

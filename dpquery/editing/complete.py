@@ -20,7 +20,7 @@ from dpquery.functions.partition_selection import KEYS
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 # What can be named at the prompt is what `SHOW TABLES` and `DESCRIBE` say, read when the shell
 # opens and when its views change, and what is registered: nothing of the data is known here.

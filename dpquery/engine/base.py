@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.core.source import Source, Span
+from dpquery.core.stops import was_stopped
 from dpquery.core.types import INT64, Kind
 from dpquery.errors import (
     Diagnostic,
@@ -312,14 +313,6 @@ def guarded(log: FaultLog, read: Callable[[], T]) -> T:
     raise ScanFailed(log.failure(reference))
 
 
-def was_stopped(fault: BaseException) -> bool:
-    """Return whether a signal stopped DuckDB, which raises this in place of an interrupt.
-
-    It looks for signals between the tasks of the main thread; no value has it say so.
-    """
-    return type(fault) is RuntimeError and fault.args == ("Query interrupted",)
-
-
 @contextmanager
 def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     """Have whatever is raised before a charge come in words of our own.
@@ -333,7 +326,11 @@ def uncharged(log: FaultLog, source: Source) -> Iterator[None]:
     """
     try:
         yield
+        if was_stopped():
+            raise KeyboardInterrupt
     except DPQueryError:
+        if was_stopped():
+            raise KeyboardInterrupt from None
         raise
     except (RecursionError, MemoryError):
         diagnostic = Diagnostic(

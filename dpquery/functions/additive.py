@@ -28,7 +28,7 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import (
     PURE,
     AdditiveNoise,
@@ -137,11 +137,17 @@ def double(value: Fraction) -> float:
     return float(max(-LARGEST, min(LARGEST, value)))
 
 
-def _in_steps(margin: Fraction, type_: Type) -> Fraction:
+def in_steps(margin: Fraction, type_: Type) -> Fraction:
     """Round a margin up to a multiple of the step between values of an exact type."""
     if type_.kind is Kind.DOUBLE:
         return margin
     return Fraction(-(-margin * 10**type_.scale // 1), 10**type_.scale)
+
+
+def _rounded_off(unit: Fraction, type_: Type) -> Fraction:
+    """Return how far rounding to a type may take multiples of a unit."""
+    whole = type_.kind is Kind.DOUBLE or (unit * 10**type_.scale).denominator == 1
+    return Fraction(0) if whole else Fraction(1, 2 * 10**type_.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +185,13 @@ class AdditiveRelease(Release):
         low, high = noise.interval(noisy, confidence)
         shown = Fraction(self.value(drawn))
         margin = max(shown - low * self.unit, high * self.unit - shown)
-        margin = _in_steps(margin, self.type)
+        margin = in_steps(margin, self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
+
+    def meets(self, wanted: Wanted) -> bool:
+        """Compare the interval of the noise, and what is rounded off to the type."""
+        _, high = self.mechanism.interval(0, wanted.confidence)
+        return high * self.unit + _rounded_off(self.unit, self.type) <= wanted.error
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in units of the value."""
@@ -196,7 +207,7 @@ class AdditiveRelease(Release):
     def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
         """Return how far noise takes the values, at the confidence at which it is shown."""
         _, high = noise.interval(0, LEVEL)
-        return f"± {decimal_text(_in_steps(high * self.unit, self.type), 4)}"
+        return f"± {decimal_text(in_steps(high * self.unit, self.type), 4)}"
 
     def question(self) -> tuple[object, ...]:
         """Say what it is of, whatever its noise."""

@@ -30,7 +30,7 @@ from dpquery.ir.measures import (
     Told,
     Weight,
 )
-from dpquery.ir.query import Call, Contribution, Scan
+from dpquery.ir.query import Call, Contribution, Scan, Wanted
 from dpquery.mechanisms.base import Distance, Mechanism
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
@@ -82,17 +82,8 @@ SMOOTH = Parameter(
 )
 WEIGHTS = Parameter(
     "weights",
-    "among which rows a unit shares its weight: weights='table' for all that it has in the "
-    "table, before WHERE; otherwise those that the query sees",
+    "among which rows a unit shares its weight: weights='table' for all of the table's",
 )
-MECHANISM_ALIASES = {
-    "recexp": "recursive",
-    "indexp": "independent",
-    "jointexp": "joint",
-    "hsjointexp": "smoothed_joint",
-    "qexp": "exponential",
-}
-"""Names under which mechanisms are known elsewhere."""
 WEIGHT = Parameter(
     "weight",
     "how much of the statement's epsilon the call has, against 1 of the others, as in weight=2",
@@ -374,6 +365,11 @@ class Release(ABC):
         return self.measures[0]
 
     @property
+    def decisive(self) -> tuple[Measure, ...]:
+        """The measures that decide the value."""
+        return self.measures
+
+    @property
     def moves(self) -> tuple[Distance, ...]:
         """The distances at which the mechanism states its loss."""
         return (self.distance,)
@@ -444,6 +440,10 @@ class Release(ABC):
         """Return how many rows the rank of a value is off, so often; None if unknown."""
         return None
 
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Say whether noise keeps to an error as often as wanted; None where no law says."""
+        return None
+
     def groups(self, drawn: Any) -> tuple[Told, ...]:
         """Return the groups that it found."""
         raise internal("groups are found by a release of groups")
@@ -492,7 +492,14 @@ class Gives(StrEnum):
     TRUTH = "true or false"
 
 
-_LISTS = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
+class Reads(StrEnum):
+    """What a function reads from the Bernstein sums of a column, where they are drawn once."""
+
+    ROWS = "how many rows there are, or values"
+    TOTAL = "what the values add up to"
+    SHAPE = "what its own release computes from the sums"
+
+
 _KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
 
 
@@ -509,7 +516,6 @@ class Expression:
     """Whether DISTINCT may stand before it."""
     listed: int = 0
     """Up to how many stand for it, as a list in brackets; 0 if there is one alone."""
-
     noun: ClassVar[str] = "an argument"
     """How refusals call it."""
 
@@ -562,8 +568,10 @@ class DPFunction:
     gives: Gives = Gives.NUMBER
     price: str = "eps=0.5"
     """The options that a call cannot do without, as a refusal writes them."""
+    reads: Reads | None = None
+    """How its calls can share a draw with others about the same column."""
     several: bool = False
-    """Whether its one expression may stand several times, of values that go together."""
+    """Whether its expression may stand several times, of values that go together."""
 
     @property
     def first(self) -> Expression:
@@ -582,11 +590,11 @@ class DPFunction:
 
     def lists(self, call: Call) -> bool:
         """Return whether a call of it releases a list."""
-        return self.gives in _LISTS or isinstance(call.order, tuple)
+        lists = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
+        return self.gives in lists or isinstance(call.order, tuple)
 
     def kind(self, call: Call) -> Kind | None:
         """Return the kind of what a call of it releases; None of a list."""
         if self.lists(call):
             return None
-        of_argument = Kind.DOUBLE if call.argument is None else call.argument.type.kind
-        return _KINDS.get(self.gives, of_argument)
+        return _KINDS.get(self.gives, call.argument.type.kind if call.argument else Kind.DOUBLE)

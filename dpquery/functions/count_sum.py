@@ -24,10 +24,12 @@ from dpquery.functions.base import (
     Expression,
     Facts,
     Gives,
+    Reads,
     Takes,
     without_option,
 )
 from dpquery.functions.quantize import code_of, number_type
+from dpquery.functions.wanted import CONFIDENCE, ERROR
 from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
 from dpquery.ir.measures import (
     CountRows,
@@ -184,9 +186,10 @@ COUNT = DPFunction(
     summary="The number of rows, of rows with a value, of different values, or of units.",
     positional=(Expression(star=True, distinct=True),),
     gives=Gives.COUNT,
-    parameters=(*COMMON, *PER_GROUP),
+    parameters=(*COMMON, ERROR, CONFIDENCE, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_count,
+    reads=Reads.ROWS,
     example="SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE age >= 40",
 )
 
@@ -195,7 +198,7 @@ COUNT_IF = DPFunction(
     summary="The number of rows for which a condition is true.",
     positional=(Expression(Takes.CONDITION),),
     gives=Gives.COUNT,
-    parameters=(*COMMON, *PER_GROUP),
+    parameters=(*COMMON, ERROR, CONFIDENCE, *PER_GROUP),
     mechanisms=COUNTING,
     plan=lambda call, facts: _rows(call, facts, both(call.argument, call.condition)),
     aliases=("DP_COUNTIF",),
@@ -228,8 +231,9 @@ SUM = DPFunction(
     summary="The sum of the argument, or of its different values, clamped to its bounds.",
     positional=(Expression(Takes.NUMBER, distinct=True),),
     gives=Gives.SUM,
-    parameters=(*COMMON, BOUNDS, *PER_GROUP),
+    parameters=(*COMMON, ERROR, CONFIDENCE, BOUNDS, *PER_GROUP),
     mechanisms=COUNTING,
     plan=_sum,
+    reads=Reads.TOTAL,
     example="SELECT DP_SUM(salary, eps=0.5) AS pay FROM staff",
 )

@@ -38,6 +38,7 @@ from dpquery.functions.base import (
     Expression,
     Facts,
     Measured,
+    Reads,
     Release,
     Takes,
     Words,
@@ -45,6 +46,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of, counted
+from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
@@ -56,9 +58,15 @@ from dpquery.ir.measures import (
     simplex_l2_sensitivity,
     simplex_sensitivity,
 )
-from dpquery.ir.query import Call
+from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
-from dpquery.mechanisms.laplace import Reach, combined_reach, share_range
+from dpquery.mechanisms.laplace import (
+    Beyond,
+    Reach,
+    combined_reach,
+    combined_tail,
+    share_range,
+)
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 
@@ -133,6 +141,11 @@ class BernsteinRelease(Release):
     has_interval: ClassVar[bool] = True
 
     @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degree of the sums in each expression."""
+        return self.shape.degrees
+
+    @property
     def factors(self) -> tuple[Code, ...]:
         """The codes whose product is the highest moment."""
         return self.measures[-1].factors
@@ -149,7 +162,7 @@ class BernsteinRelease(Release):
         """Turn sums of 1, k, k^2 into sums of comb(d, i) k^i (K - k)^(d - i), code by code."""
         vector, factors = list(moments), list(self.factors)
         stride = 1
-        for degree in self.shape.degrees:
+        for degree in self.degrees:
             top, factors = max(factors[0].size, 1), factors[degree:]
             block = stride * (degree + 1)
             vector = [
@@ -178,9 +191,9 @@ class BernsteinRelease(Release):
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
 
         def reach(share: float) -> Reach:
-            return combined_reach(self.mechanism, spread, missed * share)
+            return self._reaching(combined_reach(self.mechanism, spread, missed * share))
 
-        low, high = self.shape.range([float(part) for part in drawn], reach, self._basis)
+        low, high = self.shape.range(self._noisy_sums(drawn), reach, self._basis)
         value = self.value(drawn)
         margin = max(value - low, high - value)
         least, most = self.shape.possible(self._basis)
@@ -189,10 +202,31 @@ class BernsteinRelease(Release):
             return value - margin, value + margin
         return max(value - margin, least), min(value + margin, most)
 
+    def _noisy_sums(self, drawn: tuple[int, ...]) -> Sequence[float]:
+        """Return the noisy sums that the shape is of."""
+        return [float(part) for part in drawn]
+
+    def _reaching(self, reach: Reach) -> Reach:
+        """Return how far their noises go together."""
+        return reach
+
     @property
     def possible(self) -> tuple[float, float] | None:
         """The ends of the values between stated bounds."""
         return None if self.found else self.shape.possible(self._basis)
+
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Add up how often noise takes the value too far to either side, at the worst value."""
+        if wanted.over is None or not isinstance(self.shape, Mean):
+            return None
+        noise, spread, basis = self.mechanism, float(self.mechanism.scale_shown), self._basis
+
+        def beyond(coefficients: Sequence[float], far: float) -> float:
+            return combined_tail(noise, spread, coefficients, far)
+
+        share, whole = float(wanted.error / basis.width), float(wanted.over * basis.row)
+        missed = self.shape.missed(share, whole, spread / len(self.measures), beyond)
+        return missed <= 1 - wanted.confidence
 
     @property
     def _basis(self) -> Basis:
@@ -382,6 +416,36 @@ class Mean:
         """Return the bounds."""
         return double(basis.low), double(basis.low + basis.width)
 
+    def missed(self, share: float, whole: float, damping: float, beyond: Beyond) -> float:
+        """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
+
+        Args:
+            share: how far, in widths between the bounds.
+            whole: what all the rows add to the sums together.
+            damping: what is added to each sum.
+            beyond: how often noises, by coefficients, add up to more than so much.
+
+        With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
+        - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
+        cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
+        m is below e. Towards the middle the noises even out and the damping pulls less.
+        """
+        if share >= 1:
+            return 0.0
+        room = share * (whole + 2 * damping)
+
+        def above(mean: float) -> float:
+            top, pull = mean + share, (1 - 2 * mean) * damping
+            left = (1 - mean) * whole - (1 / top - 2) * damping
+            cut = beyond((1,), mean * whole) * beyond((1,), left) if 2 * top < 1 else 0.0
+            return beyond((1 - top, top), room - pull) + cut
+
+        def below(mean: float) -> float:
+            return beyond((1 - mean + share, mean - share), room + (1 - 2 * mean) * damping)
+
+        both = above(share) + below(share) if 2 * share < 1 else 0.0
+        return max(above(0.0), both)
+
 
 def _plan(call: Call, facts: Facts) -> Release:
     if call.options.mechanism in CHOSEN:
@@ -393,9 +457,10 @@ AVG = DPFunction(
     name="DP_AVG",
     summary="The mean of the argument, or of its different values, clamped to its bounds.",
     positional=(Expression(Takes.NUMBER, distinct=True),),
-    parameters=(*COMMON, BOUNDS),
+    parameters=(*COMMON, ERROR, CONFIDENCE, OVER, BOUNDS),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
+    reads=Reads.SHAPE,
     aliases=("DP_MEAN",),
     example="SELECT DP_AVG(salary, eps=0.5) AS pay FROM staff",
 )
@@ -404,7 +469,7 @@ PROPORTION = DPFunction(
     name="DP_PROPORTION",
     summary="The share of rows for which a condition is true, where it is not NULL.",
     positional=(Expression(Takes.CONDITION),),
-    parameters=COMMON,
+    parameters=(*COMMON, ERROR, CONFIDENCE, OVER),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     example="SELECT DP_PROPORTION(remote, eps=0.5) AS share FROM staff",
@@ -514,6 +579,7 @@ def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFuncti
         parameters=(*COMMON, BOUNDS),
         mechanisms=ADDITIVE,
         plan=lambda call, facts: bernstein(call, facts, shape),
+        reads=Reads.SHAPE,
         aliases=aliases,
         example=f"SELECT {name}(salary, eps=0.5) AS spread FROM staff",
     )

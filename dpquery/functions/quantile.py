@@ -58,6 +58,7 @@ from dpquery.functions.quantize import (
     value_of,
     weight_for,
 )
+from dpquery.functions.wanted import CONFIDENCE, RANK_ERROR
 from dpquery.ir.measures import Histogram, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import (
@@ -458,7 +459,18 @@ QUANTILE = DPFunction(
     ),
     positional=(Expression(Takes.ORDERED), Share()),
     gives=Gives.VALUE,
-    parameters=(EPS, DELTA, MAX_ROWS, MECHANISM, BOUNDS, SMOOTH, WEIGHTS, WEIGHT),
+    parameters=(
+        EPS,
+        RANK_ERROR,
+        CONFIDENCE,
+        DELTA,
+        MAX_ROWS,
+        MECHANISM,
+        BOUNDS,
+        SMOOTH,
+        WEIGHTS,
+        WEIGHT,
+    ),
     mechanisms=(*OF_ONE, *OF_LISTS),
     plan=_plan,
     example="SELECT DP_QUANTILE(salary, 0.1, eps=1) FROM staff",

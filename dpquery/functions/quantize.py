@@ -33,7 +33,7 @@ from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, withou
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
-from dpquery.ir.query import Call, Input
+from dpquery.ir.query import Call, Input, Wanted
 from dpquery.mechanisms.quantiles.histogram_tree import (
     NARROW,
     HistogramTree,
@@ -381,6 +381,11 @@ class ValueRelease(Release):
         if isinstance(drawn, tuple | list):
             return [value_of(self.code, place) for place in drawn]
         return None if drawn is None else value_of(self.code, drawn)
+
+    def meets(self, wanted: Wanted) -> bool | None:
+        """Compare the ranks that values are proven to be off at most, on any data."""
+        off = self.ranks_off(wanted.confidence, any_data=True)
+        return None if off is None else off <= wanted.error
 
 
 def in_rows(weight: Weight, amount: Fraction | int) -> str:

@@ -25,6 +25,18 @@ from dpquery.ir.relations import Relation, columns_in
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """The error that a call asks for in place of an epsilon, which the plan then finds."""
+
+    error: Fraction
+    """In units of the answer; of quantiles in rows."""
+    confidence: Fraction
+    """How often noise takes the answer no farther."""
+    over: int | None = None
+    """Over how many rows, where the error depends on their number."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What a DP_ call states by name; clipping parameters may take any value."""
 
@@ -68,6 +80,8 @@ class Options:
     weights_span: Span | None = None
     rho: Fraction | None = None
     """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
+    wanted: Wanted | None = None
+    """As rho, in place of epsilon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +119,11 @@ class Call:
     """Whether a row is at or below each of the values that are listed for it, rising."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether its price is a share of the statement's: it states none."""
+        return self.options.epsilon_span.start == self.span.start
 
     @property
     def argument(self) -> Expr | None:

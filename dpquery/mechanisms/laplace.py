@@ -316,6 +316,8 @@ def _halvings(randomness: Randomness) -> int:
 
 Reach = Callable[[Sequence[float]], float]
 """From coefficients to how far the noises go together."""
+Beyond = Callable[[Sequence[float], float], float]
+"""From coefficients and a distance to how often the noises add up to more, to one side."""
 APART = 1.02
 """Scales are moved apart by so much, upwards, where a formula asks for different ones."""
 STEPS = 45
@@ -344,19 +346,41 @@ def _of_laplace(scales: Sequence[float], missed: float) -> float:
 
     For different scales a_i it is the sum of exp(-r / a_i) prod_j a_i^2 / (a_i^2 - a_j^2).
     """
-    largest = max(scales)
-    if not largest:
+    if not max(scales):
         return 0.0
-    apart = list[float]()
-    for scale in sorted(max(scale, largest / 1000) for scale in scales):
-        apart.append(max(scale, APART * apart[-1] if apart else 0.0))
-    weights = [math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart]
+    apart = _apart(scales)
     low, high = 0.0, apart[-1] * (8 + math.log(1 / missed))
     for _ in range(STEPS):
         middle = (low + high) / 2
-        beyond = sum(w * math.exp(-middle / a) for w, a in zip(weights, apart, strict=True))
-        low, high = (middle, high) if beyond > missed else (low, middle)
+        low, high = (middle, high) if _farther(apart, middle) > missed else (low, middle)
     return high
+
+
+def _apart(scales: Sequence[float]) -> list[float]:
+    """Return the scales, rising, none equal to another or far below the largest."""
+    apart, least = list[float](), max(scales) / 1000
+    for scale in sorted(max(scale, least) for scale in scales):
+        apart.append(max(scale, APART * apart[-1] if apart else 0.0))
+    return apart
+
+
+def _farther(apart: Sequence[float], far: float) -> float:
+    """Return how often a sum of two-sided exponential laws is farther, to either side."""
+    weights = (math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart)
+    return sum(w * math.exp(-far / a) for w, a in zip(weights, apart, strict=True))
+
+
+def combined_tail(
+    noise: AdditiveNoise, spread: float, coefficients: Sequence[float], far: float
+) -> float:
+    """Return a bound on P[sum of c_i noise_i > far], by the same laws as `combined_reach`."""
+    sizes = [abs(one) * spread for one in coefficients]
+    far -= sum(sizes) / spread / 2
+    if far <= 0:
+        return 1.0
+    if isinstance(noise, DiscreteLaplace):
+        return _farther(_apart(sizes), far) / 2
+    return NormalDist(0, math.hypot(*sizes)).cdf(-far)
 
 
 def share_range(

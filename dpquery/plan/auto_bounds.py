@@ -226,6 +226,10 @@ def _refuse_unfit(call: Call, relation: Relation) -> None:
         code, title = "DPQ206", "bounds='auto' does not go with rho"
         label = "bounds are found for an epsilon"
         why = "a share of rho is no epsilon, and the call would cost more than it says."
+    elif options.wanted is not None:
+        code, title = "DPQ206", "bounds='auto' does not go with an error"
+        label = "the noise depends on what is found"
+        why = "eps is found from the error and the bounds, so these are stated."
     elif options.group_bounds is not None:
         code, title = "DPQ206", "bounds='auto' does not go with contribution_bounds_per_group"
         label = "what is in a group is clamped as a total"
@@ -244,7 +248,8 @@ def limit_is_found(call: Call, relation: Relation) -> bool:
     options = call.options
     of_rows = not call.distinct and options.group_bounds is None
     waits = any(constants_in(relation))
-    return of_rows and not (waits or options.of_table or options.rho is not None)
+    asked = options.rho is not None or options.wanted is not None
+    return of_rows and not (waits or options.of_table or asked)
 
 
 def _row_key(call: Call, relation: Relation, policy: Policy) -> str:

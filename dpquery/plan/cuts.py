@@ -153,7 +153,7 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
 
 
 def _may_be_cut(frontier: FrontierPlan, one: PlannedRelease) -> bool:
-    measures, scan = one.release.measures, frontier.scan
+    measures, scan = one.release.decisive, frontier.scan
     limited = any(_limited(measure, scan) for measure in measures)
     clamped = any(_clamps(one.call, measures, scan)) or any(_seen(scan, one))
     return limited or any(_of_relation(scan)) or clamped
@@ -171,7 +171,7 @@ def _cuts(plan: Plan) -> Iterator[str]:
             if one.call.options.auto and one.call.options.bounds is not None:
                 yield from _found(plan, one.call)
             else:
-                yield from _clamps(one.call, one.release.measures, frontier.scan)
+                yield from _clamps(one.call, one.release.decisive, frontier.scan)
     yield from _seen_clamped(plan)
 
 
@@ -188,7 +188,7 @@ def _limits(plan: Plan, frontier: FrontierPlan) -> Iterator[str]:
     for one in frontier.releases:
         if one.call.options.rows_search is not None and not plan.found:
             continue  # EXPLAIN says of it what can be said before
-        for measure in one.release.measures:
+        for measure in one.release.decisive:
             if _limited(measure, frontier.scan):
                 words = _words(measure), _origin(plan, frontier.scan, one.call, measure)
                 limits.setdefault(words, set()).add(measure.weight.limit)
@@ -416,8 +416,8 @@ def _deciding(scan: Scan, one: PlannedRelease) -> Iterator[tuple[str, Expr]]:
         elif isinstance(node, PerUnit):
             yield from (("groups", key.expr) for key in node.keys)
     yield from (("groups", key.expr) for key in scan.keys)
-    added = {code.expr for measure in one.release.measures for code in measure.codes}
-    for measure in one.release.measures:
+    added = {code.expr for measure in one.release.decisive for code in measure.codes}
+    for measure in one.release.decisive:
         for condition in () if measure.condition is None else conjuncts(measure.condition):
             if not _is_present(condition, added):
                 yield "conditions", condition

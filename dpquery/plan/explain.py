@@ -12,7 +12,8 @@ from math import prod
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
-from dpquery.core.privacy import NO_LOSS, Loss, decimal_text
+from dpquery.core.events import Event
+from dpquery.core.privacy import Loss, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
@@ -20,7 +21,7 @@ from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
-from dpquery.ir.query import Call, Contribution, Scan, leading
+from dpquery.ir.query import Call, Contribution, Scan, Wanted, leading
 from dpquery.ir.relations import (
     PerUnit,
     PublicJoin,
@@ -53,6 +54,8 @@ class Explanation:
     lines: tuple[str, ...]
     guarantee: Guarantee
     """Whose rows may differ, and the loss if they do; `for_group` says it of several units."""
+    events: tuple[Event, ...] = ()
+    """What would be charged, one for each release."""
 
     def __str__(self) -> str:
         return visible_lines("\n".join(self.lines))
@@ -80,9 +83,8 @@ def explain(
         answered: whether all of it was answered before, and would be again.
         failed: how many statements of the analyst count as failed.
     """
-    charge, asked = basic(plan.charge.events), additive(plan.charge.events)
-    if answered:
-        charge, asked = NO_LOSS, NOTHING
+    events = () if answered else plan.charge.events
+    charge, asked = basic(events), additive(events)
     drawn = [
         [_step(one, frontier.scan, policy) for one in frontier.releases]
         for frontier in plan.frontiers
@@ -110,7 +112,7 @@ def explain(
     if not policy.published:
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
-    return Explanation(charge, steps, wrapped, guarantee)
+    return Explanation(charge, steps, wrapped, guarantee, events)
 
 
 def _understood(plan: Plan) -> Iterator[str]:
@@ -242,6 +244,8 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
+    if call.options.wanted is not None:
+        yield f"  asked      {_wanted(call.options.wanted)}: the least eps is found"
     measure = one.release.measures[0]
     if call.options.search is not None:
         yield "  bounds     those that are found; the scan is shown for the widest"
@@ -263,9 +267,16 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  error      {step.expected_error} (95 %)"
 
 
+def _wanted(wanted: Wanted) -> str:
+    """Return which error a call asks for, as it may be read beside its own."""
+    often = f"{decimal_text(100 * wanted.confidence)} times in 100"
+    over = f", over {wanted.over:,} rows or more" if wanted.over else ""
+    return f"no farther off than {decimal_text(wanted.error)}, {often}{over}"
+
+
 def _bounds_of(one: PlannedRelease) -> Iterator[str]:
     """Return between which bounds each expression of a call is, and who said so."""
-    call, measures = one.call, one.release.measures
+    call, measures = one.call, one.release.decisive
     for code in dict.fromkeys(code for measure in measures for code in measure.codes):
         if code.expr.type != BOOLEAN and not code.values:
             of = f"{call.snippet(call.about(code.expr).asked)} " if len(call.inputs) > 1 else ""

@@ -23,6 +23,7 @@ from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated, without_option
+from dpquery.functions.joint import together
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
@@ -37,6 +38,7 @@ from dpquery.plan.auto_bounds import (
     uses_kept,
     with_options,
 )
+from dpquery.plan.by_error import error_bought, priced
 from dpquery.plan.parallel import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.policy.units import likely_units
@@ -49,6 +51,8 @@ class PlannedRelease:
     column: str
     call: Call
     release: Release
+    drawn_by: int | None = None
+    """The place of the call in whose draw it is; None where it has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,11 @@ class FrontierPlan:
 
     scan: Scan
     releases: tuple[PlannedRelease, ...]
+
+    @property
+    def draws(self) -> tuple[PlannedRelease, ...]:
+        """The releases that are drawn: others are read from these."""
+        return tuple(one for one in self.releases if one.drawn_by is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ class Plan:
     @property
     def releases(self) -> tuple[tuple[Release, ...], ...]:
         """What is released from each scan of the charge: those of searches come last."""
-        drawn = [tuple(one.release for one in frontier.releases) for frontier in self.frontiers]
+        drawn = [tuple(one.release for one in frontier.draws) for frontier in self.frontiers]
         return (*drawn, *((search.release,) for search in self.searches))
 
     def with_(self, *, note: str = "", **changed: Any) -> Plan:
@@ -177,7 +186,10 @@ def _notes(
             yield "these are the groups there may be, whether or not a row is in them"
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
-    for count in sorted({asked.sets for asked, _ in checked.frontiers} - {1}):
+    shared = (
+        one for one, _ in checked.frontiers if any(not c.options.wanted for c in one.calls)
+    )
+    for count in sorted({asked.sets for asked in shared} - {1}):
         yield f"GROUP BY has {count} groupings; each gets 1/{count} of ε"
     nulls = any(None in key.listed for one in frontiers for key in one.scan.keys)
     if nulls and any(asked.sets > 1 for asked, _ in checked.frontiers):
@@ -205,12 +217,31 @@ def _frontier(
 ) -> FrontierPlan:
     facts = Facts.of(Scan(frontier.relation, contribution, (), frontier.keys), policy)
     asked = tuple(_converted(call, policy) for call in frontier.calls)
-    calls = tuple(searches.bounded(call, frontier.relation, facts) for call in asked)
+    bounded = (searches.bounded(call, frontier.relation, facts) for call in asked)
+    calls = tuple(priced(call, facts) for call in bounded)
     releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
+    if policy.budget.ceiling.summed:
+        releases = _shared_draws(releases, facts)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
+
+
+def _shared_draws(
+    releases: tuple[PlannedRelease, ...], facts: Facts
+) -> tuple[PlannedRelease, ...]:
+    """Have the calls about one column share a draw, where their price is the statement's.
+
+    In rho, one draw for all of it would lose more than theirs together.
+    """
+    calls, apart = [one.call for one in releases], [one.release for one in releases]
+    found = together(calls, apart, facts)
+    shared = list(releases)
+    for at, (first, release) in found.items():
+        drawn_by = None if at == first else first
+        shared[at] = replace(releases[at], release=release, drawn_by=drawn_by)
+    return tuple(shared)
 
 
 def _with_limits(refused: PlanRefused, checked: Checked, policy: Policy) -> PlanRefused:
@@ -292,7 +323,7 @@ def _charge(
     searches: Sequence[Search],
 ) -> Charge:
     """Add up the releases; point at the call that asks for most."""
-    drawn = [(one, part.scan) for part in frontiers for one in part.releases]
+    drawn = [(one, part.scan) for part in frontiers for one in part.draws]
     calls = [*(one.call for one, _ in drawn), *(search.call for search in searches)]
     releases = [*(one.release for one, _ in drawn), *(search.release for search in searches)]
     events, query = tuple(one.event() for one in releases), checked.source.text.strip()
@@ -309,8 +340,21 @@ def _charge(
     on = touched(scans, policy)
     from_ = ((one.release, scan.relation) for one, scan in drawn)
     weighed = if_weighed(scans, from_, policy) if on is None else None
+    wanting = (
+        (span, error_bought(one.call, Facts.of(scan, policy)))
+        for (one, scan), span in zip(drawn, epsilons, strict=False)
+        if one.call.options.wanted is not None
+    )
     return Charge(
-        events, scans, query, where, retry, epsilons=epsilons, touched=on, if_weighed=weighed
+        events,
+        scans,
+        query,
+        where,
+        retry,
+        epsilons=epsilons,
+        touched=on,
+        if_weighed=weighed,
+        errors=dict(wanting),
     )
 
 

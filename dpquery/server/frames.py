@@ -73,6 +73,11 @@ class Fault:
     budget: str = ""
 
 
+def tag_of(*, confined: bool, unplugged: bool) -> str:
+    """Return the tag of a process's first reply: what it is shut out of."""
+    return " ".join([*["confined"] * confined, *["unplugged"] * unplugged])
+
+
 def fault_of(error: DPQueryError) -> Fault:
     """Return an error as clients of databases show it."""
     found, span = error.diagnostic, error.span
@@ -127,9 +132,10 @@ def reply_of(header: bytes, body: bytes) -> Reply:
 
 
 def read_frame(stream: BinaryIO) -> tuple[bytes, bytes] | None:
-    """Read a frame from a pipe; None at its end."""
+    """Read a frame from a pipe; None at its end, be it within a frame."""
     head = stream.read(HEAD)
     if len(head) < HEAD:
         return None
     header, body = lengths(head)
-    return stream.read(header), stream.read(body)
+    parts = stream.read(header), stream.read(body)
+    return parts if (len(parts[0]), len(parts[1])) == (header, body) else None

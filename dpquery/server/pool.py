@@ -10,15 +10,17 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Protocol, TypeVar
 
+from dpquery.client.wire import dumps
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
-from dpquery.wire import dumps
 
+T = TypeVar("T")
 GRACE = 5.0
 """Seconds that a worker has to end a statement that was stopped."""
 
@@ -39,6 +41,13 @@ class ProcessSettings(Protocol):
         """How long one statement may take."""
 
 
+def command_of(module: str, **told: object) -> tuple[str, ...]:
+    """Return what runs a module as a process of the server."""
+    # -P: where the server was started is no place to read or to import from.
+    begin = sys.executable, "-P", "-m", "dpquery.server.begin"
+    return *begin, module, json.dumps(told)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How workers are run."""
@@ -48,13 +57,13 @@ class WorkerSettings:
     """How long one statement may take."""
     memory: int
     """Bytes of addresses of one worker."""
+    network: bool = False
+    """Whether the policy needs one."""
 
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        told = {"policy": self.policy, "seconds": self.seconds, "memory": self.memory}
-        # -P: where the server was started is no place to read or to import from.
-        return (sys.executable, "-P", "-m", "dpquery.server.worker", json.dumps(told))
+        return command_of("dpquery.server.worker", **asdict(self))
 
     @property
     def first(self) -> bytes:
@@ -153,9 +162,13 @@ class Pool:
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
         self._every: set[WorkerProcess] = set()
         self._making: set[asyncio.Task[None]] = set()
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max(1, size - 1))
+        )
+        """By who asks: nobody holds all workers while others wait."""
         self._closed = False
-        self.confined = False
-        """Whether the system shuts workers out of all other files."""
+        self.confined = self.unplugged = False
+        """Whether the system shuts workers out of all other files, and out of the network."""
 
     async def start(self) -> Fault | None:
         """Start the workers; return why they cannot be."""
@@ -167,7 +180,8 @@ class Pool:
         if said.fault is not None:
             await worker.end()
             return said.fault
-        self.confined = said.tag == "confined"
+        self.confined = "confined" in said.tag.split()
+        self.unplugged = "unplugged" in said.tag.split()
         self._admit(worker)
         for _ in range(self._size - 1):
             self._replace()
@@ -201,27 +215,18 @@ class Pool:
 
     async def ask(self, request: Request, ticket: Ticket | None = None) -> Reply:
         """Have a request answered, when a worker is free; whatever happens, a reply comes."""
-        ticket = ticket or Ticket()
+        ticket, turn = ticket or Ticket(), self._turns[request.analyst]
         stopped = asyncio.create_task(ticket.stopped.wait())
         try:
-            worker = await self._free_worker(stopped)
-            return _STOPPED if worker is None else await self._asked(worker, request, stopped)
+            if not await _unless(stopped, turn.acquire(), lambda _: turn.release()):
+                return _STOPPED
+            try:
+                worker = await _unless(stopped, self._idle.get(), self._idle.put_nowait)
+                return await self._asked(worker, request, stopped) if worker else _STOPPED
+            finally:
+                turn.release()
         finally:
             stopped.cancel()
-
-    async def _free_worker(self, stopped: asyncio.Task[bool]) -> WorkerProcess | None:
-        """Wait for a worker; None where the statement was stopped before."""
-        waiting = asyncio.create_task(self._idle.get())
-        kept = False
-        try:
-            await asyncio.wait({waiting, stopped}, return_when=_FIRST)
-            kept = waiting.done() and not stopped.done()
-            return waiting.result() if kept else None
-        finally:
-            if not waiting.done():
-                waiting.cancel()
-            elif not kept:
-                self._idle.put_nowait(waiting.result())
 
     async def _asked(
         self, worker: WorkerProcess, request: Request, stopped: asyncio.Task[bool]
@@ -278,6 +283,25 @@ class Pool:
             making.cancel()
         for worker in list(self._every):
             await worker.end()
+
+
+async def _unless(
+    stopped: asyncio.Task[bool],
+    wanted: Coroutine[None, None, T],
+    give_back: Callable[[T], None],
+) -> T | None:
+    """Wait for something; None where the statement was stopped before it was there."""
+    waiting = asyncio.create_task(wanted)
+    kept = False
+    try:
+        await asyncio.wait({waiting, stopped}, return_when=_FIRST)
+        kept = waiting.done() and not stopped.done()
+        return waiting.result() if kept else None
+    finally:
+        if not waiting.done():
+            waiting.cancel()
+        elif not kept:
+            give_back(waiting.result())
 
 
 _FIRST = asyncio.FIRST_COMPLETED

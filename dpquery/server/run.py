@@ -145,6 +145,8 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
     """
     context = doors.context()
     doors.require_free()
+    if os.geteuid() == 0:
+        said("this runs as root, whose files are all files: take a user who owns these alone")
     service = Service(settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(service.close)

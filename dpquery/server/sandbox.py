@@ -30,6 +30,9 @@ _ALL = (1 << 13) - 1
 _TCP, _TCP_SINCE = 1 | 2, 4
 _SCOPE, _SCOPE_SINCE = 1 | 2, 6
 """Abstract sockets of other processes, and signals to them."""
+_NEW_USER, _NEW_NETWORK = 1 << 28, 1 << 30
+_CAPABILITIES, _FILES = 0x20080522, 1 << 1 | 1 << 2 | 1 << 3
+"""The version of capabilities, and those by which root opens the files of others."""
 _SYSTEM = (
     "/lib", "/lib64", "/proc", "/sys", "/usr", "/dev/random", "/dev/urandom",
     "/etc/ld.so.cache", "/etc/localtime",
@@ -57,6 +60,33 @@ def limit_processor(seconds: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = int(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+
+
+def unplug() -> bool:
+    """Leave this process a network of its own, on which nobody is; return whether that can be.
+
+    Landlock knows of TCP alone. It is done before there are threads: they would keep theirs,
+    and the system refuses it to them where somebody else than root asks.
+    """
+    user, group = os.geteuid(), os.getegid()
+    unshare = getattr(ctypes.CDLL(None), "unshare", None)
+    if unshare is None or unshare(_NEW_NETWORK | (_NEW_USER if user else 0)) != 0:
+        return False
+    with suppress(OSError):  # without it others are shown as nobody: rights stay
+        Path("/proc/self/setgroups").write_text("deny", "ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
+    return True
+
+
+def drop() -> None:
+    """Give up what root may, but to read and write whose files ever the walls leave.
+
+    With the rest, it would read the environment of other processes through any wall.
+    """
+    kept, capset = 0 if os.geteuid() else _FILES, getattr(ctypes.CDLL(None), "capset", None)
+    if capset is not None:
+        capset(struct.pack("Ii", _CAPABILITIES, 0), struct.pack("6I", kept, kept, *[0] * 4))
 
 
 def confine(readable: Iterable[Path], writable: Iterable[Path], *, network: bool) -> bool:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import secrets
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpquery.errors import DPQueryError
 from dpquery.policy.load import load_policy
-from dpquery.policy.model import Policy
+from dpquery.policy.model import External, Policy
 from dpquery.server.frames import CALLS, OWNER_CALLS, Fault, Reply, Request
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.server.scram import Verifier
-from dpquery.server.users import User, Users, analysts_of
+from dpquery.server.users import LONGEST, User, Users, analysts_of
 
 LOGIN_SECONDS = 30
 """How long a login may take."""
@@ -28,7 +30,13 @@ PAUSE = 1.0
 """Seconds until a wrong password is told of."""
 MOST_WRONG = 10
 """Wrong passwords in a row, of one name from one place, until a pause of a minute."""
+MOST_WRONG_HERE = 100
+"""Wrong passwords of all names from one place, until nobody logs in from there for as long."""
 LOCKED = 60.0
+FORGOTTEN = 600.0
+"""Seconds after the last wrong password until those before it count no more."""
+MOST_COUNTED = 10_000
+"""Of names and places; the ones that were wrong longest ago are dropped first."""
 SLOWER = 30.0
 """Seconds beyond the policy's limit of a scan that a statement may take in all."""
 
@@ -64,6 +72,11 @@ class Client:
 class _Wrong:
     count: int = 0
     until: float = 0.0
+    last: float = 0.0
+
+
+_Guesser: TypeAlias = tuple[str | None, str]
+"""A name and a place, or a place alone."""
 
 
 class Service:
@@ -73,12 +86,15 @@ class Service:
         self.settings = settings
         self.policy: Policy = load_policy(settings.policy)
         self._users = Users.beside(settings.policy)
+        self._unfit = ""
+        """Why the file of users is not read as it is now, as the log has it."""
         self.metrics: Counter[tuple[str, str]] = Counter()
         """How often something happened, and how it ended."""
         self._log = log or _to_standard_error
         self._pool = self._new_pool()
         self._retiring: set[asyncio.Task[None]] = set()
-        self._wrong: dict[tuple[str, str], _Wrong] = {}
+        self._wrong: dict[_Guesser, _Wrong] = {}
+        """By name and place, and by place; the last that was wrong comes last."""
         self._secret = secrets.token_bytes(32)
         self._running: Counter[str] = Counter()
         """Statements that wait or run, by who asks."""
@@ -88,23 +104,30 @@ class Service:
     @property
     def users(self) -> Users:
         """Who may log in: as the file says now, or as it said while it was in order."""
+        unfit = ""
         if self._users.outdated():
             try:
                 self._users = Users.beside(self.settings.policy)
             except DPQueryError as error:
-                self.log("users refused", reason=str(error))
+                unfit = str(error)
+                if unfit != self._unfit:
+                    self.log("users refused", reason=unfit)
+        self._unfit = unfit
         return self._users
 
     def _new_pool(self) -> Pool:
         seconds = self.policy.limits.seconds + SLOWER
-        told = WorkerSettings(str(self.settings.policy), seconds, self.settings.memory)
+        told = WorkerSettings(
+            str(self.settings.policy), seconds, self.settings.memory, networked(self.policy)
+        )
         return Pool(told, self.settings.workers, lambda what: self.log("worker", what=what))
 
     async def start(self) -> Fault | None:
         """Start the workers; return why they cannot be."""
         fault = await self._pool.start()
         if fault is None:
-            self.log("started", policy=self.settings.policy.name, confined=self._pool.confined)
+            shut = {"confined": self._pool.confined, "unplugged": self._pool.unplugged}
+            self.log("started", policy=self.settings.policy.name, **shut)
         return fault
 
     async def reload(self) -> bool:
@@ -143,34 +166,48 @@ class Service:
     def verifier(self, name: str) -> Verifier:
         """Return what a login is held against."""
         user = self.users.known.get(name)
-        return Verifier.of_nobody(name, self._secret) if user is None else user.verifier
+        secret = self._users.secret or self._secret
+        return Verifier.of_nobody(name, secret) if user is None else user.verifier
 
     def require_unlocked(self, name: str, place: str) -> bool:
         """Return whether a name may try to log in from a place."""
-        wrong = self._wrong.get((name, place))
-        return wrong is None or wrong.until <= time.monotonic()
+        found = map(self._wrong.get, _counted(name, place))
+        now = time.monotonic()
+        return all(wrong is None or wrong.until <= now for wrong in found)
 
     async def refused(self, name: str, place: str) -> None:
         """Count a wrong password, and take time over it."""
-        if len(self._wrong) > self.settings.connections:
-            self._wrong.clear()
-        wrong = self._wrong.setdefault((name, place), _Wrong())
-        wrong.count += 1
-        if wrong.count % MOST_WRONG == 0:
-            wrong.until = time.monotonic() + LOCKED
+        for who, most in zip(_counted(name, place), (MOST_WRONG, MOST_WRONG_HERE), strict=True):
+            self._count(who, most)
         self.metrics["login", "refused"] += 1
-        self.log("login refused", name=name[:64], place=place)
+        self.log("login refused", name=name[:LONGEST], place=place)
         await asyncio.sleep(PAUSE)
+
+    def _count(self, who: _Guesser, most: int) -> None:
+        now, counted = time.monotonic(), self._wrong
+        wrong = counted.pop(who, None)
+        if wrong is None or wrong.last + FORGOTTEN < now:
+            wrong = _Wrong()
+        wrong.count, wrong.last = wrong.count + 1, now
+        if wrong.count % most == 0:
+            wrong.until = now + LOCKED
+        counted[who] = wrong
+        while len(counted) > MOST_COUNTED:
+            del counted[next(iter(counted))]
 
     def admitted(self, name: str, place: str, door: str) -> Client | None:
         """Let somebody in whose password was right; None where they are no user any more."""
         user: User | None = self.users.known.get(name)
         if user is None:
             return None
-        self._wrong.pop((name, place), None)
+        self._wrong.pop(_counted(name, place)[0], None)
         self.metrics["login", "admitted"] += 1
         self.log("login", name=name, place=place, door=door)
         return Client(name, user.owner, door)
+
+    def knows(self, client: Client) -> bool:
+        """Return whether who logged in is still a user: who was removed is answered nothing."""
+        return client.name in self.users.known
 
     # Statements.
 
@@ -242,6 +279,31 @@ class Service:
         """Write a line of the log: it tells of no data, and of no statement over tables."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._log(json.dumps({"at": at, "event": event, **facts}))
+
+
+def _counted(name: str, place: str) -> tuple[_Guesser, _Guesser]:
+    """Return for what a wrong password counts."""
+    return (name[:LONGEST], place), (None, network_of(place))
+
+
+def network_of(place: str) -> str:
+    """Return what one guesser has of addresses: of IPv6, 2^64 of them.
+
+    >>> network_of("192.0.2.1"), network_of("2001:db8::7"), network_of("elsewhere")
+    ('192.0.2.1', '2001:db8::/64', 'elsewhere')
+    """
+    with suppress(ValueError):
+        address = ipaddress.ip_address(place.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address) and not address.ipv4_mapped:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+    return place
+
+
+def networked(policy: Policy) -> bool:
+    """Return whether the policy names something on another machine."""
+    sources = [one.source for table in policy.tables.values() for one in table.way]
+    remote = any("://" in one.place for one in sources if isinstance(one, External))
+    return remote or policy.ledger.server is not None
 
 
 def _refusal(sqlstate: str, text: str) -> Reply:

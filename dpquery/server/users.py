@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, nearest, shown
@@ -33,6 +34,8 @@ class Users:
 
     path: Path
     known: Mapping[str, User] = field(default_factory=dict)
+    secret: bytes = b""
+    """Of which the salts of names are made that nobody has: a restart must not change them."""
     state: tuple[int, ...] = ()
     """Of the file, when it was read."""
 
@@ -55,10 +58,14 @@ class Users:
         if found.st_mode & 0o077:
             raise _unfit(path, "others can read it", f"chmod 600 {path.name}")
         try:
-            known = {name: _user(one) for name, one in json.loads(text).items()}
+            read = json.loads(text)
+            secret = b""
+            if isinstance(read.get("secret"), str):  # older files are the users alone
+                secret, read = bytes.fromhex(read["secret"]), read["users"]
+            known = {name: _user(one) for name, one in read.items()}
         except (ValueError, AttributeError, KeyError, TypeError):
             raise _unfit(path, "it is no file of users") from None
-        return cls(path, known, _state(found))
+        return cls(path, known, secret, _state(found))
 
     def outdated(self) -> bool:
         """Return whether the file is another one by now."""
@@ -76,7 +83,7 @@ class Users:
         place, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(place, "w", encoding="utf-8") as file:
-                json.dump(known, file, indent=1)
+                json.dump({"secret": self.secret.hex(), "users": known}, file, indent=1)
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -96,7 +103,8 @@ class Users:
         if len(password) < SHORTEST_PASSWORD:
             raise ValueError(f"a password has at least {SHORTEST_PASSWORD} characters")
         user = User(Verifier.of(password), owner)
-        return Users(self.path, {**self.known, name: user})
+        secret = self.secret or secrets.token_bytes(32)
+        return replace(self, known={**self.known, name: user}, secret=secret, state=())
 
     def without(self, name: str) -> Users:
         """Return them without one.
@@ -106,7 +114,7 @@ class Users:
         """
         known = dict(self.known)
         del known[name]
-        return Users(self.path, known)
+        return replace(self, known=known, state=())
 
 
 def analysts_of(policy: Policy) -> list[str]:
@@ -134,7 +142,7 @@ def require_analyst(policy: Policy, name: str) -> None:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 def _user(stored: Mapping[str, object]) -> User:

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from dpquery.answer import Answer
+from dpquery.client.wire import arrow_bytes, dumps, loads
 from dpquery.connecting import analyst_of
 from dpquery.core.source import Source
 from dpquery.database import Database
@@ -42,6 +43,7 @@ from dpquery.server.frames import (
     packed,
     read_frame,
     request_of,
+    tag_of,
 )
 from dpquery.server.notices import notices_of
 from dpquery.server.owner import ORDERS
@@ -49,7 +51,6 @@ from dpquery.server.sandbox import confine, limit, limit_processor
 from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
-from dpquery.wire import arrow_bytes, dumps, loads
 
 Arguments = Mapping[str, Any]
 _RATIO = re.compile(r"\d{1,999}/[1-9]\d{0,999}", re.ASCII)
@@ -216,18 +217,10 @@ def writable(policy: Policy) -> set[Path]:
     return {path.parent for path in (ledger.path, ledger.high_water, ledger.faults) if path}
 
 
-def networked(policy: Policy) -> bool:
-    """Return whether the policy names something on another machine."""
-    sources = [one.source for table in policy.tables.values() for one in table.way]
-    remote = any("://" in one.place for one in sources if isinstance(one, External))
-    return remote or policy.ledger.server is not None
-
-
-def main() -> None:
+def main(settings: Mapping[str, Any], *, unplugged: bool) -> None:
     """Answer the requests of the server that has started this process."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no reply
-    settings = json.loads(sys.argv[1])
     try:
         policy = load_policy(Path(settings["policy"]))
         limit(settings["memory"])
@@ -235,9 +228,10 @@ def main() -> None:
             with suppress(OSError):  # opening the ledger says so
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A thread that runs already stays free: so first this, and then engines and ledger.
-        confined = confine(readable(policy), writable(policy), network=networked(policy))
+        network = bool(settings["network"])
+        confined = confine(readable(policy), writable(policy), network=network)
         database = Database(policy)
-        begun = Reply("answered", tag="confined" if confined else "not confined")
+        begun = Reply("answered", tag=tag_of(confined=confined, unplugged=unplugged))
     except DPQueryError as error:
         fault = Fault(error.code, error.sqlstate, error.diagnostic.title, str(error))
         begun = Reply("failed", fault=fault)
@@ -245,7 +239,3 @@ def main() -> None:
     replies.flush()
     if begun.fault is None:
         Worker(database, settings["seconds"]).serve(requests, replies)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from dpquery.client.link import SCHEMES
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import DPQueryError, PolicyInvalid, nearest
-from dpquery.link import SCHEMES
 from dpquery.present import FORMATS
 
 _MORE = """\
@@ -31,7 +31,8 @@ Other commands:
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
   dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
                                 --interactive asks what only you know, -o FILE writes a new file
-  dpquery policy check FILE     check a policy against its data (for the data owner)
+  dpquery policy check FILE     check a policy against its data (for the data owner); --review
+                                says what its numbers come to, --json for programs
   dpquery policy publish POLICY say that the data are other ones now: no answer is repeated
   dpquery ledger show POLICY    list what has been charged
   dpquery ledger losses POLICY  what it adds up to, as each accountant puts it
@@ -90,6 +91,7 @@ def _query_parser() -> ArgumentParser:
     script: dict[str, Any] = {"dest": "script", "action": "append"}
     add("-c", **script, type=text, metavar="SQL", help="one statement; may be repeated")
     add("-f", **script, type=file, metavar="FILE", help="a file of statements; may be repeated")
+    add("--explain", action="store_true", help="what -c and -f would cost; free")
     add("--analyst", metavar="A", help="who asks, where the policy lists analysts")
     add("--epsilon", metavar="E", help="a ceiling for this session")
     add("--delta", metavar="D", help="the same for delta")
@@ -279,6 +281,9 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
             add("-o", dest="out", metavar="FILE", help="write to a new file")
             asks = "ask on the terminal, table by table, and write what loads"
             add("--interactive", action="store_true", help=asks)
+        case "check":
+            add("--review", action="store_true", help="what its numbers come to over the rows")
+            add("--json", action="store_true", help="the review as JSON")
         case "export":
             add("-o", dest="out", metavar="FILE", help="write to a file")
             add("--format", choices=["csv", "json", "dp-accounting"], default="csv")

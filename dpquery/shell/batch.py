@@ -19,10 +19,10 @@ from traceback import walk_tb
 from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
+from dpquery.client.link import ASKS
 from dpquery.core.source import visible, visible_lines
 from dpquery.editing.context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal
-from dpquery.link import ASKS
 from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import (
     TABLE,
@@ -35,7 +35,7 @@ from dpquery.shell.arguments import (
 from dpquery.shell.console import clock, reading
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 
 Connect = Callable[..., AbstractContextManager["AnySession"]]
@@ -88,7 +88,7 @@ def ask(options: Namespace, connect: Connect) -> int:
     """Ask everything that the command line names; stop at the first failure, with its code."""
     script = _script(options.script)
     one_answer = options.format in BINARY or (options.out and options.format != TABLE)
-    if one_answer and len(script) > 1:
+    if one_answer and len(script) > 1 and not options.explain:
         raise UsageError(
             f"a file of {options.format} holds one answer, not {len(script)}: "
             "ask one statement for each -o"
@@ -97,6 +97,8 @@ def ask(options: Namespace, connect: Connect) -> int:
         answers_to(options) as output,
         connected(options, connect) as session,
     ):
+        if options.explain:
+            return _foresee(session, script, output)
         noted: set[str] = set()
         for at, statement in enumerate(script):
             try:
@@ -119,6 +121,20 @@ def ask(options: Namespace, connect: Connect) -> int:
                 say(f"dpquery: stopped at {place}: {at} of {len(script)} answered")
             return code
     return ExitCode.ANSWER
+
+
+def _foresee(session: AnySession, script: list[Statement], output: Output) -> int:
+    """Write what a script would cost; return the code with which asking it would end."""
+    found = session.forecast([statement.text for statement in script])
+    answer = found.answer()
+    with writing():
+        output.write(answer)
+    say(f"budget: {answer.budget}")
+    refused = next((one.refused for one in found.statements if one.refused), None)
+    if refused is not None:
+        say(worded(refused))
+        return refused.exit_code
+    return ExitCode.ANSWER if found.fits else ExitCode.BUDGET
 
 
 def unexpected(error: Exception) -> InternalError:

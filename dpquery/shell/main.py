@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpquery.core.source import visible
+from dpquery.core.source import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, QueryRefused
 from dpquery.errors.pages import explain
 from dpquery.shell.arguments import (
@@ -40,7 +41,7 @@ from dpquery.shell.batch import (
 )
 
 if TYPE_CHECKING:
-    from dpquery.remote import AnySession
+    from dpquery.client.remote import AnySession
 
 LARGE = 100_000
 """Objects that are made before the first look for those that nothing needs any more."""
@@ -163,14 +164,30 @@ def _policy_check(options: Namespace) -> int:
     from dpquery.policy.load import load_policy
     from dpquery.policy.owner.check import Severity, check
 
-    findings = check(load_policy(options.argument), misfits_of, rows_of)
-    for found in findings:
-        place = found.place if found.column is None else f"{found.place}.{found.column}"
-        show(f"{found.severity}: {visible(place)}: {visible(found.text)}")
-    if not findings:
-        show("the data hold what the policy says")
-    faulty = any(found.severity is Severity.FAULT for found in findings)
-    return ExitCode.USAGE if faulty else ExitCode.ANSWER
+    if options.json and not options.review:
+        raise UsageError("--json writes a review: dpquery policy check FILE --review --json")
+    policy = load_policy(options.argument)
+    if options.review:
+        from dpquery.policy.owner.review import review
+
+        found = review(policy, misfits_of, rows_of)
+        show(
+            json.dumps(found.document(), indent=2)
+            if options.json
+            else visible_lines(str(found))
+        )
+        findings = list(found.findings)
+    else:
+        findings = check(policy, misfits_of, rows_of)
+        for one in findings:
+            place = one.place if one.column is None else f"{one.place}.{one.column}"
+            show(f"{one.severity}: {visible(place)}: {visible(one.text)}")
+        if not findings:
+            show("the data hold what the policy says")
+    if any(one.severity is Severity.FAULT for one in findings):
+        return ExitCode.USAGE
+    doubted = options.review and any(one.severity is Severity.WARNING for one in findings)
+    return ExitCode.REFUSED if doubted else ExitCode.ANSWER
 
 
 def _of(module: str, name: str) -> Callable[[Namespace], int]:
@@ -265,7 +282,7 @@ def _run(argv: list[str], connect: Connect) -> int:
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
     options = asked(argv)
-    if options.script is None and at_terminal():
+    if options.script is None and at_terminal() and not options.explain:
         with connected(options, connect) as session:
             converse(session, options)
         return ExitCode.ANSWER

@@ -14,12 +14,12 @@ from io import BytesIO
 from time import perf_counter
 
 from dpquery.answer import Answer
+from dpquery.client.remote import AnySession
 from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
 from dpquery.editing.context import Statement
 from dpquery.errors import DPQueryError
 from dpquery.present import BINARY, FORMATS
-from dpquery.remote import AnySession
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing
 from dpquery.shell.console import Terminal, reading

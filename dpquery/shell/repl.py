@@ -29,11 +29,11 @@ from prompt_toolkit.output import Output as Screen
 from prompt_toolkit.styles import Style
 from rich.console import Console as RichConsole
 
+from dpquery.client.remote import AnySession
 from dpquery.editing.complete import Known, Suggestion, known_to, suggestions
 from dpquery.editing.context import LANGUAGE, Word, ended, words_of
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.remote import AnySession
 from dpquery.shell.console import Terminal
 from dpquery.shell.dot_commands import is_command, suggested, take
 from dpquery.shell.prompt import Desk

@@ -54,8 +54,8 @@ class Shares:
     """Stretches of the statement, and how they are understood."""
     first: Span | None = None
     """Where the first call stands that has a share."""
-    in_rho: Span | None = None
-    """Where a call states rho: what is left beside it is no epsilon."""
+    beside: tuple[str, Span] | None = None
+    """What a call states in place of eps, and where: what is left beside it is not known."""
     given: Mapping[str, int] = field(default_factory=dict)
     """Options of the whole statement: calls that take them have them."""
 
@@ -78,8 +78,9 @@ class Shares:
         Raises:
             NameRefused: DPQ205 too little is left for a call.
         """
-        if self.in_rho is not None:
-            title, span = "rho is stated beside calls that share an epsilon", self.in_rho
+        if self.beside is not None:
+            name, span = self.beside
+            title = f"{name} is stated beside calls that share an epsilon"
             why = "what is left of the statement's epsilon would not be known."
             raise refusal("DPQ209", title, span, "no epsilon", why, "eps=0.1")
         left = self.price - self.stated
@@ -135,11 +136,13 @@ def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
     Shares are those of the statement, of which the price can be one.
     """
     options = call.options
+    if options.wanted is not None:  # each grouping keeps to the error, and pays for it
+        return call
     rho = None if options.rho is None else options.rho / sets
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
     if epsilon < EPSILON_MIN:
-        if shares is not None and options.epsilon_span.start == call.span.start:
+        if shares is not None and call.shares:
             shares.refuse_too_little(options.epsilon_span)
         _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
     if delta is not None and delta < LEAST_DELTA:

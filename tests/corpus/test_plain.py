@@ -37,7 +37,7 @@ OTHERWISE = {
     r"CAST\('x' AS": "a text that is no number is NULL here",
     r"visits a( JOIN|,) visits b": "a unit's pairs are weighted",
     r"mechanism|delta": "noise of another law",
-    r"1e-9": "noise stays",
+    r"1e-9|error=": "noise stays",
     r'"eps"|\(eps': "options stand elsewhere",
     r"inhabitants, DP_|UPPER\(zone\) AS z|region, zone, DP_": "no key determines columns there",
     r"people, DP_": "no key determines columns there",

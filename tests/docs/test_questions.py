@@ -191,8 +191,10 @@ def test_the_question_in_plain_sql_shares_the_epsilon_of_the_statement(
     text = re.sub(r"DP_PROPORTION\((.*)\)", r"AVG(CASE WHEN \1 THEN 1 ELSE 0 END)", text)
     text = re.sub(r"DP_(?!KEYS)", "", text)
     calls = QUESTIONS[number].count("eps=")
-    events = both[0]._plan(Source(text), Loss(Fraction(1))).charge.events
-    assert [event.epsilon for event in events] == [Fraction(1, calls)] * calls
+    plan = both[0]._plan(Source(text), Loss(Fraction(1)))
+    shares = [one.call.options.epsilon for of in plan.frontiers for one in of.releases]
+    assert shares == [Fraction(1, calls)] * calls
+    assert sum(event.epsilon for event in plan.charge.events) == 1
 
 
 def test_the_page_numbers_its_questions_and_is_linked():

@@ -302,3 +302,17 @@ def test_text_that_is_none_is_read_alike_whoever_reads_the_file(tmp_path: Path):
             asked = f"SELECT {', '.join(counts)}, DP_COUNT(DISTINCT UPPER(s), eps=1e6) FROM t"
             found.append(one.sql(asked).rows)
     assert found == [[(1, 2, 1, 4)]] * 2
+
+
+def test_uuids_and_json_of_another_writer_are_texts(tmp_path: Path):
+    """They have no word of Arrow beside them that says so."""
+    rows = "SELECT uuid() AS id, '{}'::JSON AS told FROM range(50)"
+    duckdb.sql(f"COPY ({rows}) TO '{tmp_path}/t.parquet' (FORMAT parquet)")
+    with dpquery.connect(tmp_path / "t.parquet", unit="id", epsilon=1e6) as session:
+        assert [row[:2] for row in session.describe("t").rows] == [
+            ("id", "text"),
+            ("told", "text"),
+        ]
+        where = "LENGTH(id) = 36 AND told = '{}'"
+        told = session.sql(f"SELECT DP_COUNT(DISTINCT id, eps=1e5) FROM t WHERE {where}")
+        assert told.scalar() == 50

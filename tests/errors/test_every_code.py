@@ -27,6 +27,7 @@ from dpquery.budget.ledger import ledger
 from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.ledger.errors import missing
 from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.client.wire import loads
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.database import Database
 from dpquery.engine.duckdb import postprocessor as public
@@ -39,7 +40,6 @@ from dpquery.server.frames import Request
 from dpquery.server.users import Users
 from dpquery.server.worker import Worker
 from dpquery.shell.main import main
-from dpquery.wire import loads
 from tests.corpus import cases
 from tests.tasks import ROOT
 

@@ -365,7 +365,9 @@ def test_a_third_is_refused_rather_than_rounded(staff):
 
 
 def test_a_maker_says_what_it_takes():
-    assert repr(dpquery.count).startswith("<dpquery.count(x='*', /, *, distinct=None, eps,")
+    assert repr(dpquery.count).startswith(
+        "<dpquery.count(x='*', /, *, distinct=None, eps=None,"
+    )
     assert repr(dpquery.top_k).startswith("<dpquery.top_k(x, k, /, *, eps,")
     assert "In SQL: SELECT DP_QUANTILE" in dpquery.quantile.__doc__
     with pytest.raises(AttributeError, match="no attribute 'cuont'"):

@@ -18,10 +18,10 @@ import numpy
 import pytest
 
 import dpquery
-from dpquery import link
 from dpquery.answer import Answer
+from dpquery.client import link
+from dpquery.client.remote import AnySession, RemoteSession
 from dpquery.errors import DPQueryError, PolicyInvalid, ScanFailed, ServerUnusable
-from dpquery.remote import AnySession, RemoteSession
 from dpquery.server.postgres import settings
 from tests.corpus.runs import REFUSED
 from tests.interface.conftest import samples_of
@@ -133,6 +133,17 @@ def test_queries_are_built_and_asked(far: RemoteSession):
     built = far.table("staff").where("age < 40").agg(n=dpquery.count(eps=0.1))
     assert built.explain().charge.epsilon == Fraction(1, 10)
     assert built.run(refresh=True).loss.epsilon == Fraction(1, 10)
+
+
+def test_prices_are_foreseen_on_a_server(near: dpquery.Session, door: Door):
+    with dpquery.connect(door.url) as far:
+        script = ["SELECT DP_AVG(bonus, eps=0.3) FROM staff", COUNT, COUNT, "SHOW TABLES"]
+        assert far.forecast(script).statements == near.forecast(script).statements
+        assert far.forecast(script).budget == far.budget
+        plan = far.plan(
+            {"SELECT COUNT(*) FROM visits": 1, "SELECT AVG(age) FROM staff": 3}, 0.4
+        )
+        assert [one.eps for one in plan.questions] == ["0.1", "0.3"]
 
 
 def test_the_dbapi_asks_a_server(door: Door):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dpquery.answer import Answer
+from dpquery.client.wire import dumps, loads
 from dpquery.core.types import INTEGER
 from dpquery.database import Database
 from dpquery.errors import InternalError, QueryRefused, ScanFailed
 from dpquery.session import Session
-from dpquery.wire import dumps, loads
 from tests.corpus.runs import ACCEPTED, REFUSED, policy_at, samples
 
 PARTS = 8

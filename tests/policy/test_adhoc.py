@@ -230,7 +230,7 @@ def test_nothing_but_the_schemas_of_files_is_read(
         (pa.dictionary(pa.int8(), pa.binary()), None),
         (pa.string_view(), TEXT),
         (pa.uuid(), TEXT),
-        (pa.json_(), None),
+        (pa.json_(), TEXT),
         (pa.binary(16), None),
         (pa.duration("s"), None),
         (pa.map_(pa.string(), pa.int64()), None),

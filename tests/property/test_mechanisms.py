@@ -18,12 +18,13 @@ import pytest
 from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
-from dpquery.functions.base import MECHANISM_ALIASES, DPFunction, Release, Takes
+from dpquery.functions.base import DPFunction, Release, Takes
 from dpquery.functions.points import Points
 from dpquery.functions.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
 from dpquery.session import Session
+from dpquery.sql.bind.options import MECHANISM_ALIASES
 from tests.property.test_extremes import (
     COLUMNS,
     DATA,

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.client.wire import arrow_table, loads
 from dpquery.policy.load import load_policy
-from dpquery.server.frames import Reply, Request
+from dpquery.server.catalogue.client import TwinSettings
+from dpquery.server.catalogue.schema import shown_tables
+from dpquery.server.frames import Reply, Request, packed, read_frame
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
-from dpquery.wire import arrow_table, loads
-from tests.server.places import served, workers
+from tests.server.places import ANALYSTS, served, workers
+from tests.shell.slow import slow_policy
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) AS n FROM staff"
 LONG = (
@@ -114,6 +118,38 @@ def test_a_stopped_statement_stays_charged_and_says_so(tmp_path: Path):
     run(workers(policy), use)
 
 
+def test_one_analyst_does_not_hold_all_workers(tmp_path: Path):
+    policy = slow_policy(tmp_path / "slow")
+    with policy.open("a", encoding="utf-8") as file:
+        file.write(ANALYSTS)
+    scan = "SELECT DP_SUM(x * x, eps=0.1) FROM slow"
+
+    async def use(pool: Pool) -> None:
+        while pool.size < 2:
+            await asyncio.sleep(0.02)
+        tickets = [Ticket() for _ in "123"]
+        slow = [asyncio.create_task(pool.ask(asked(scan), ticket)) for ticket in tickets]
+        while not spent(policy, "alice"):
+            await asyncio.sleep(0.02)
+        assert (pool.idle, len(pool._idle._getters)) == (1, 0)  # the others wait beside it
+        other = await pool.ask(Request("budget", "bob", whole=True))
+        assert other.ended == "answered"
+        tickets[2].stop()
+        reply = await slow[2]
+        assert reply.fault is not None
+        assert reply.fault.text == "stopped before it began; nothing was charged"
+        assert not slow[0].done()
+        assert not slow[1].done()
+        for ticket in tickets:
+            ticket.stop()
+        assert [(await one).ended for one in slow] == ["stopped"] * 3
+        assert pool.idle == 2
+        assert (await pool.ask(asked("SHOW TABLES"))).ended == "answered"
+
+    run(workers(policy), use, size=2)
+    assert spent(policy, "alice") == 1
+
+
 def test_what_waits_can_be_stopped_and_costs_nothing(tmp_path: Path):
     policy = served(tmp_path)
 
@@ -165,10 +201,35 @@ def test_a_policy_that_does_not_load_is_told(tmp_path: Path):
     asyncio.run(whole())
 
 
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("kind", ["worker", "twin"])
+def test_a_process_whose_server_was_killed_ends_quietly(tmp_path: Path, kind: str, cut: bool):
+    policy = served(tmp_path)
+    own = (
+        workers(policy) if kind == "worker" else TwinSettings(shown_tables(load_policy(policy)))
+    )
+    request = asked("SHOW TABLES") if kind == "worker" else Request("describe", "", None, SHOWN)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(own.command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(own.first)
+        process.stdin.flush()
+        read_frame(process.stdout)
+        process.stdin.write(packed(request)[: -1 if cut else None])
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+
+
+SHOWN = {"text": "SELECT relname FROM pg_class", "oids": []}
 CONFINED = """
 import os, socket, sys
 from pathlib import Path
-from dpquery.server.sandbox import confine, limit
+from dpquery.server.sandbox import confine, drop, limit, unplug
+print(unplug())
+drop()
 inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
 assert (outside / "secret").read_text() == "x"
 print(confine([inside / "read"], [inside / "write"], network=False))
@@ -185,7 +246,41 @@ print(fails(lambda: socket.create_connection(("127.0.0.1", 9), 1)))
 print(fails(Path("/etc/passwd").read_bytes))
 scoped = __import__("ctypes").CDLL(None).syscall(444, None, 0, 1) >= 6
 print(fails(lambda: os.kill(os.getppid(), 0)) if scoped else "PermissionError")
+print(fails(Path(f"/proc/{os.getppid()}/environ").read_bytes))
 """
+UNPLUGGED = """
+import os, socket, sys
+from dpquery.server.sandbox import drop, unplug
+if sys.argv[2] == "nobody" and os.geteuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+groups = os.getuid(), os.getgid()
+print(unplug())
+drop()
+assert groups == (os.getuid(), os.getgid())
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")))
+for kind in socket.SOCK_DGRAM, socket.SOCK_STREAM:
+    try:
+        with socket.socket(socket.AF_INET, kind) as sent:
+            sent.connect(("127.0.0.1", int(sys.argv[1])))
+            sent.send(b"data")
+    except OSError as error: print(error.strerror)
+"""
+
+
+@pytest.mark.parametrize("who", ["nobody", "the server's user"])
+def test_an_unplugged_process_reaches_nobody(who: str):
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as heard:
+        heard.bind(("127.0.0.1", 0))
+        argv = [sys.executable, "-c", UNPLUGGED, str(heard.getsockname()[1]), who]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        unplugged, rights, *failed = done.stdout.split("\n")[:-1]
+        if unplugged == "False":
+            pytest.skip("this system does not permit it")
+        assert int(rights, 16) & ~0b1110 == 0
+        assert failed == ["Network is unreachable"] * 2
+        heard.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            heard.recv(10)
 
 
 def test_a_confined_process_reaches_its_files_and_no_other(tmp_path: Path):
@@ -195,9 +290,9 @@ def test_a_confined_process_reaches_its_files_and_no_other(tmp_path: Path):
     (tmp_path / "outside/secret").write_text("x")
     argv = [sys.executable, "-c", CONFINED, str(tmp_path / "inside"), str(tmp_path / "outside")]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ})
-    confined, *told = done.stdout.split("\n")[:-1]
+    _, confined, *told = done.stdout.split("\n")[:-1]
     if confined == "False":
         pytest.skip("this system has no Landlock")
     denied = "PermissionError"
     twice = f"{denied} {denied}"
-    assert told == ["data", twice, twice, denied, denied, denied]
+    assert told == ["data", twice, twice, denied, denied, denied, denied]

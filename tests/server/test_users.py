@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
+import json
 import stat
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.server.scram import Exchange, Verifier
+from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users, require_analyst
 from tests.server.places import served
 
@@ -92,6 +95,80 @@ def test_users_are_kept_for_the_owner_alone_and_without_passwords(tmp_path: Path
     assert users.outdated()
     again.without("alice").write()
     assert not Users.beside(policy).known
+    assert Users.beside(policy).secret == again.secret
+
+
+def test_names_that_nobody_has_keep_their_salt(tmp_path: Path):
+    policy = served(tmp_path)
+    Users.beside(policy).with_user("alice", "correct horse", owner=False).write()
+    first, again = (Service(Settings(policy), lambda _: None) for _ in "12")
+    assert first.verifier("bob").salt == again.verifier("bob").salt
+    assert first.verifier("bob").salt != first.verifier("carol").salt
+    users = Users.beside(policy)
+    users.with_user("bob", "correct horse", owner=False).without("bob").write()
+    assert first.verifier("bob").salt == again.verifier("bob").salt
+
+
+def test_a_file_without_a_secret_is_read_and_gets_one(tmp_path: Path):
+    policy = served(tmp_path)
+    users = Users.beside(policy).with_user("secret", "correct horse", owner=True)
+    users.write()
+    users.path.write_text(json.dumps(json.loads(users.path.read_text("utf-8"))["users"]))
+    old = Users.beside(policy)
+    assert (old.secret, old.known) == (b"", users.known)
+    old.with_user("bob", "correct horse", owner=False).write()
+    assert len(Users.beside(policy).secret) == 32
+
+
+def test_a_file_that_others_may_read_by_now_is_noticed_and_told_of_once(tmp_path: Path):
+    policy = served(tmp_path)
+    Users.beside(policy).with_user("alice", "correct horse", owner=False).write()
+    log: list[str] = []
+    service = Service(Settings(policy), log.append)
+    for mode, told in ((0o644, 1), (0o600, 1), (0o640, 2)):
+        service.users.path.chmod(mode)
+        for _ in range(3):
+            assert "alice" in service.users.known
+        assert len(log) == told
+    assert "others can read it" in log[0]
+
+
+def test_guesses_are_bounded_by_name_and_by_place(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("dpquery.server.service.PAUSE", 0.0)
+    monkeypatch.setattr("dpquery.server.service.MOST_COUNTED", 150)
+    service = Service(Settings(served(tmp_path)), lambda _: None)
+
+    def wrong(name: str, place: str, times: int = 1) -> None:
+        for _ in range(times):
+            asyncio.run(service.refused(name, place))
+
+    wrong("alice", "192.0.2.1", 9)
+    assert service.require_unlocked("alice", "192.0.2.1")
+    wrong("alice", "192.0.2.1")
+    assert not service.require_unlocked("alice", "192.0.2.1")
+    assert service.require_unlocked("alice", "192.0.2.2")
+    for number in range(90):  # other names neither unlock it nor go on for ever
+        assert service.require_unlocked("bob", "192.0.2.1")
+        wrong(str(number), "192.0.2.1")
+    assert not service.require_unlocked("alice", "192.0.2.1")
+    assert not service.require_unlocked("bob", "192.0.2.1")
+    assert service.require_unlocked("bob", "192.0.2.2")
+    for number in range(100):
+        wrong(str(number), f"2001:db8::{number:x}")
+    assert not service.require_unlocked("bob", "2001:db8::ffff")
+    assert service.require_unlocked("bob", "2001:db8:1::")
+    assert len(service._wrong) == 150
+
+
+def test_wrong_passwords_of_long_ago_do_not_count(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("dpquery.server.service.PAUSE", 0.0)
+    service = Service(Settings(served(tmp_path)), lambda _: None)
+    for _ in range(3):
+        for _ in range(9):
+            asyncio.run(service.refused("alice", "192.0.2.1"))
+        for wrong in service._wrong.values():
+            wrong.last -= 601
+    assert service.require_unlocked("alice", "192.0.2.1")
 
 
 def test_a_file_that_others_can_read_or_is_none_is_refused(tmp_path: Path):
@@ -103,7 +180,13 @@ def test_a_file_that_others_can_read_or_is_none_is_refused(tmp_path: Path):
         Users.beside(policy)
     assert "chmod 600 policy.users" in str(refused.value)
     users.path.chmod(0o600)
-    for text in ("", "[]", '{"alice": {}}', '{"alice": {"verifier": "x", "owner": false}}'):
+    for text in (
+        "",
+        "[]",
+        '{"alice": {}}',
+        '{"alice": {"verifier": "x", "owner": false}}',
+        '{"secret": "x"}',
+    ):
         users.path.write_text(text)
         with pytest.raises(PolicyInvalid, match="no file of users"):
             Users.beside(policy)

@@ -17,6 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from dpquery.client.wire import arrow_bytes, dumps, loads
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.types import Kind
 from dpquery.server import frames, worker
@@ -27,7 +28,6 @@ from dpquery.server.postgres.login import Exchange
 from dpquery.server.postgres.messages import Refused
 from dpquery.server.service import Client, Service, Settings, _Wrong
 from dpquery.server.users import Users
-from dpquery.wire import arrow_bytes, dumps, loads
 from tests.server.places import served, workers
 from tests.server.postgres import served as postgres
 from tests.server.test_pool import COUNT, asked, run

@@ -6,8 +6,8 @@ alone, after its transaction is durable (I2), and opens each frontier of the pla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Final, TypeVar
@@ -52,6 +52,11 @@ class Charge:
     """For each event, what its call asks for but was paid for earlier; none where none was."""
     version: int | None = None
     """Of the data, where earlier releases of it are made better; None where there are none."""
+
+    errors: Mapping[Span, Callable[[Fraction], Fraction | None]] = field(
+        default_factory=dict, compare=False
+    )
+    """Of the `epsilons` that are errors: the least error that an epsilon buys there."""
 
     @property
     def calls(self) -> list[tuple[Event, ...]]:

@@ -137,7 +137,7 @@ class SQLite(Database):
                 raise missing(self.path, marked or log)
             _create(self.path)
         for companion in ("-wal", "-shm"):
-            if os.path.lexists(f"{self.path}{companion}"):
+            with suppress(FileNotFoundError):  # whoever is the last to close removes them
                 _require_private(Path(f"{self.path}{companion}"))
         return _require_private(self.path)
 

@@ -109,7 +109,7 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> No
     """Make a table of rows; a result that is still being read stays as it is."""
     with connection.cursor() as beside:
         beside.register("given", rows)
-        beside.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+        beside.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:
@@ -126,11 +126,12 @@ def waited(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
     """
     if current_thread() is not main_thread():  # no other thread ever sees ctrl-C
         return ask()
-    asked = begun(ask)
+    asked: Future[T] = Future()
     try:
+        _begin(asked, ask)
         return asked.result()
     except KeyboardInterrupt:
-        while not asked.done():
+        while not (asked.done() or asked.cancel()):
             with suppress(KeyboardInterrupt):  # impatience must not leave the query running
                 connection.interrupt()  # anew: a query that begins forgets what came before
                 wait([asked], timeout=0.05)
@@ -143,12 +144,18 @@ def begun(make: Callable[[], T]) -> Future[T]:
     A process that ends waits for it: it would break off if a daemon were stopped inside DuckDB.
     """
     made: Future[T] = Future()
-    Thread(target=_settle, args=(made, make)).start()
+    _begin(made, make)
     return made
 
 
+def _begin(asked: Future[T], ask: Callable[[], T]) -> None:
+    Thread(target=_settle, args=(asked, ask)).start()
+
+
 def _settle(asked: Future[T], ask: Callable[[], T]) -> None:
-    """Ask, and keep what comes for whoever waits for it."""
+    """Ask, unless nobody waits any more, and keep what comes for whoever does."""
+    if not asked.set_running_or_notify_cancel():
+        return
     try:
         asked.set_result(ask())
     except Exception as fault:  # noqa: BLE001 - raised again where it is waited for

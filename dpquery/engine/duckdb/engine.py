@@ -93,11 +93,7 @@ class DuckDBEngine:
             ScanFailed: DPQ701.
         """
         receipt.open(frontier, scan)
-        try:
-            return guarded(self._log, lambda: self._read_whole(scan, receipt))
-        except KeyboardInterrupt:
-            self.close()  # what was being kept may be half made
-            raise
+        return guarded(self._log, lambda: self._read_whole(scan, receipt))
 
     def describe(self, scan: Scan) -> str:
         """Write the query for a scan, with each table's name for its files."""

@@ -245,9 +245,9 @@ class PublicEngine:
 
     def _forget(self, table: str) -> None:
         """Let go of a table that a query made, and of what is known of it."""
-        self._connection.execute(f"DROP TABLE {table}")
         for known in (self._relations, self._columns, self._types):
-            del known[table]
+            known.pop(table, None)
+        self._connection.execute(f"DROP TABLE IF EXISTS {table}")
         for key in [key for key in self.facts if table in key]:
             del self.facts[key]
 
@@ -310,6 +310,11 @@ class PublicEngine:
     def _ask(self, sql: str) -> pa.Table:
         ask = self._connection.sql
         return waited(self._connection, lambda: ask(sql).to_arrow_table())
+
+    def stopped(self) -> None:
+        """Forget what was found: some of it may be that a statement was stopped."""
+        self._accepted.cache_clear()
+        self.facts.clear()
 
     def close(self) -> None:
         """Let go of the instance."""

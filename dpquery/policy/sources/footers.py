@@ -96,8 +96,13 @@ def _schema(end: bytes) -> pa.Schema | None:
 
     reader = ParquetReader()
     try:
-        # The engine reads INT96 in microseconds, which hold more years than nanoseconds do.
-        reader.open(pa.BufferReader(end), coerce_int96_timestamp_unit="us")
+        # The engine reads INT96 in microseconds, which hold more years than nanoseconds do. Of
+        # what Parquet calls a UUID, few writers put down Arrow's type as well.
+        reader.open(
+            pa.BufferReader(end),
+            coerce_int96_timestamp_unit="us",
+            arrow_extensions_enabled=True,
+        )
         found = reader.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return None

@@ -218,6 +218,8 @@ def type_of(arrow: pa.DataType) -> Type | None:
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if fits else None
     if is_.is_timestamp(arrow) and arrow.tz is not None:
         return TIMESTAMPTZ
+    if isinstance(arrow, pa.JsonType):
+        return type_of(arrow.storage_type)
     return _PLAIN.get(arrow)
 
 

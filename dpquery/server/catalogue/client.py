@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dpquery.client.wire import arrow_table, dumps
 from dpquery.errors import DPQueryError
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue.faults import failed, too_long, unsupported
+from dpquery.server.catalogue.reading import Wanted
 from dpquery.server.catalogue.rows import OWNER
 from dpquery.server.catalogue.schema import ShownTable, as_json, shown_tables
-from dpquery.server.catalogue.wanted import Wanted
 from dpquery.server.frames import Fault, Reply, Request, packed
-from dpquery.server.pool import FAILED, Pool, Ticket
-from dpquery.wire import arrow_table, dumps
+from dpquery.server.pool import FAILED, Pool, Ticket, command_of
 
 SECONDS = 10.0
 """How long a question may take until its process is ended."""
@@ -37,12 +36,8 @@ class TwinSettings:
     @property
     def command(self) -> tuple[str, ...]:
         """What is run."""
-        return (
-            sys.executable,
-            "-P",
-            "-m",
-            "dpquery.server.catalogue",
-            json.dumps(self.seconds),
+        return command_of(
+            "dpquery.server.catalogue.process", seconds=self.seconds, network=False
         )
 
     @property
@@ -112,6 +107,7 @@ class Catalogue:
         values: Sequence[object],
         user: str = OWNER,
         ticket: Ticket | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Reply:
         """Answer a statement with rows as a stream of Arrow, or with a fault.
 
@@ -121,14 +117,18 @@ class Catalogue:
             values: the values of its parameters, in Python's types or as texts.
             user: who asks.
             ticket: by which it can be stopped.
+            settings: what their session has set.
         """
         try:
             written = dumps([*values]).decode()
         except (DPQueryError, UnicodeError):
             return failed(unsupported())
-        return await self._asked(
-            "ask", text, user, {"oids": [*oids], "values": written}, ticket
-        )
+        rest: dict[str, object] = {
+            "oids": [*oids],
+            "values": written,
+            "settings": dict(settings or {}),
+        }
+        return await self._asked("ask", text, user, rest, ticket)
 
     async def describe(
         self, text: str, oids: Sequence[int], user: str = OWNER

@@ -1,4 +1,4 @@
-"""PostgreSQL's functions that ask about the catalogue, as macros of the twin.
+"""PostgreSQL's functions that ask about the catalogue: macros of the twin, and calls of them.
 
 What they say is true of it: nothing is indexed, restricted, inherited or computed, every table
 can be read and none written.
@@ -6,19 +6,100 @@ can be read and none written.
 
 from __future__ import annotations
 
+import re
+
+from sqlglot import exp
+
+from dpquery.server.catalogue.faults import unsupported
 from dpquery.server.catalogue.relations import IN_CATALOGUE, IN_INFORMATION
 from dpquery.server.catalogue.rows import OWNER, VERSION
-from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN
+from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN, SET_NAMES, SET_VALUES
+
+_LIST = re.compile(r"\{(.*)\}", re.DOTALL)
+_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"{}]+)')
+_MARK = re.compile("(%[sIL])")
+_QUOTING = {"%s": "", "%I": "quote_ident", "%L": "quote_literal"}
+
+
+def macro(name: str, *arguments: exp.Expr) -> exp.Expr:
+    """Return a call of one of the twin's macros."""
+    return exp.Anonymous(this=name, expressions=[one.copy() for one in arguments])
+
+
+def as_type(node: exp.Expr, type_: str) -> exp.Expr:
+    """Return a cast to a type of DuckDB."""
+    return exp.Cast(this=node.copy(), to=exp.DataType.build(type_, dialect="duckdb"))
+
+
+def number(oid: int) -> exp.Expr:
+    """Return the number of something in the catalogue."""
+    return as_type(exp.Literal.number(oid), "UINTEGER")
+
+
+def formatted(node: exp.Format) -> exp.Expr:
+    """Return a text with its marks filled in, of which `%s`, `%I` and `%L` are known."""
+    form = node.this
+    if not isinstance(form, exp.Literal):
+        raise unsupported()
+    values = iter(node.expressions)
+    parts: list[exp.Expr] = []
+    for piece in _MARK.split(form.this):
+        if piece not in _QUOTING:
+            parts.append(exp.Literal.string(piece.replace("%%", "%")))
+            continue
+        value = next(values, None)
+        if value is None:
+            raise unsupported()
+        text = as_type(value, "VARCHAR")
+        quoting = _QUOTING[piece]
+        parts.append(macro(quoting, text) if quoting else text)
+    return exp.Concat(expressions=parts, safe=True, coalesce=True)
+
+
+def is_list_text(node: exp.Expr | None) -> bool:
+    """Return whether a node is the text of an array."""
+    text = isinstance(node, exp.Literal) and node.is_string
+    return text and node is not None and _LIST.fullmatch(node.this.strip()) is not None
+
+
+def list_items(text: str) -> list[str | None]:
+    """Return what an array holds that is written as PostgreSQL writes it.
+
+    >>> list_items('{a,"b c",NULL}')
+    ['a', 'b c', None]
+    """
+    found = _LIST.fullmatch(text.strip())
+    items: list[str | None] = []
+    for quoted, plain in _ITEM.findall(found[1] if found else text):
+        if plain:
+            items.append(None if plain.strip().upper() == "NULL" else plain.strip())
+        else:
+            items.append(re.sub(r"\\(.)", r"\1", quoted))
+    return items
+
+
+def list_of(node: exp.Expr) -> exp.Expr:
+    """Return a list for its text."""
+    items = list_items(node.this)
+    return exp.Array(
+        expressions=[exp.null() if one is None else exp.Literal.string(one) for one in items]
+    )
+
 
 _OWN_NAME = """replace(regexp_replace(a, '^.*[.]', ''), '"', '')"""
 _KEY, _VALUE = '"dp key"', '"dp value"'
 """An argument stands in a macro as it was written: no column of a client has such a name."""
 
 
-def _lookup(relation: str, key: str, value: str, where: str, listed: str = "a") -> str:
-    """Write a macro that finds one value in a relation."""
+def _found(relation: str, key: str, value: str, where: str) -> str:
+    """Write a query for one value in a relation."""
     rows = f"SELECT {key} AS {_KEY}, {value} AS {_VALUE} FROM {relation}"
-    return f"({listed}) AS (SELECT max({_VALUE}) FROM ({rows}) AS dp WHERE {where})"
+    return f"(SELECT max({_VALUE}) FROM ({rows}) AS dp WHERE {where})"
+
+
+def _lookup(relation: str, key: str, value: str, where: str, listed: str = "a") -> str:
+    """Write a macro that finds one."""
+    return f"({listed}) AS {_found(relation, key, value, where)}"
 
 
 def _number_of(relation: str, name: str) -> str:
@@ -107,6 +188,11 @@ def _comment(number: str, listed: str) -> str:
     return f'({listed}) AS (SELECT max("dp text") FROM ({rows}) AS dp WHERE {found})'
 
 
+_SET = (
+    f"(getvariable('{SET_VALUES}')::VARCHAR[])"
+    f"[list_position(getvariable('{SET_NAMES}')::VARCHAR[], lower(a))]"
+)
+_SETTING = _found("pgc.pg_settings", "lower(name)", "setting", f"{_KEY} = lower(a)")
 MACROS: dict[str, str] = {
     # The session.
     "current_user": f"() AS getvariable('{LOGIN}')::VARCHAR",
@@ -115,10 +201,7 @@ MACROS: dict[str, str] = {
     "current_schema": "() AS 'public'",
     "current_schemas": "(a) AS CASE WHEN a THEN ['pg_catalog', 'public'] ELSE ['public'] END",
     "version": f"() AS 'PostgreSQL {VERSION} (dpquery)'",
-    "current_setting": ", ".join(
-        _lookup("pgc.pg_settings", "lower(name)", "setting", f"{_KEY} = lower(a)", listed)
-        for listed in (_ONE, _TWO)
-    ),
+    "current_setting": _all(f"coalesce({_SET}, {_SETTING})", _ONE, _TWO),
     "set_config": "(a, b, c) AS b",
     "pg_backend_pid": "() AS 0",
     "pg_advisory_unlock_all": "() AS ''",

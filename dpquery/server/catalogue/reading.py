@@ -1,11 +1,13 @@
-"""A statement in PostgreSQL's SQL, read: what sqlglot does not know is put in other words.
+"""A statement in PostgreSQL's SQL: read, held against closed lists, and told to be the twin's.
 
-The forms of the catalogue's own statements go first, as words: names of functions and operators
-with `pg_catalog` before them, collations, and arrays of types that only PostgreSQL has.
+What sqlglot does not know is put in other words: the forms of the catalogue's own statements go
+first, such as names of functions and operators with `pg_catalog` before them, collations, and
+arrays of types that only PostgreSQL has.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
@@ -13,8 +15,11 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpquery.server.catalogue.faults import unreadable, unsupported
-from dpquery.server.catalogue.relations import CATALOGUE, INFORMATION
+from dpquery.server.catalogue.faults import Refused, no_function, unreadable, unsupported
+from dpquery.server.catalogue.functions import MACROS, SETS
+from dpquery.server.catalogue.relations import CATALOGUE, IN_CATALOGUE, INFORMATION
+from dpquery.server.catalogue.schema import ShownTable
+from dpquery.server.catalogue.tables import provably_empty
 
 MOST_CHARACTERS = 64 * 1024
 MOST_TOKENS = 20_000
@@ -136,3 +141,131 @@ def _edits(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]
         elif here in _OWN and words[at + 1] == "[" and at and lower[at - 1] in {"::", "as"}:
             yield start, start, f"{CATALOGUE}."
         at += 1
+
+
+_NODES = """
+    Add Alias Aliases All And Any ArrayContainedBy ArrayContainsAll ArrayOverlaps
+    AtTimeZone Between BitwiseAnd BitwiseLeftShift BitwiseOr BitwiseRightShift Boolean
+    Bracket ByteString CTE Column Cross DPipe DataType Distinct Div Dot EQ Escape Except
+    Fetch Filter From GT GTE Group Having HexString ILike Identifier In Intersect
+    Interval Is Join LT LTE Lateral Like Limit LimitOptions Literal Lock Mod Mul NEQ Neg
+    Not Null NullSafeEQ NullSafeNEQ ObjectIdentifier Offset Or Order Ordered Parameter
+    Paren Placeholder PropertyEQ PseudoType RawString RegexpILike Select SimilarTo Slice
+    Star Sub Subquery Table TableAlias Tuple UnicodeString Union Unnest Values Var Where
+    Window WindowSpec With WithinGroup
+"""
+_FUNCTIONS = """
+    Abs And Array ArrayAgg ArrayAppend ArrayConcat ArrayPosition ArraySize ArrayToString
+    Avg Case Cast Ceil Coalesce Concat ConcatWs Count CurrentCatalog CurrentDatabase
+    CurrentDate CurrentRole CurrentSchema CurrentSchemas CurrentTime CurrentTimestamp
+    CurrentUser CurrentVersion DenseRank Exists Explode ExplodingGenerateSeries Extract
+    FirstValue Floor Format GenerateSeries Greatest GroupConcat If Lag LastValue Lead
+    Least Left Length LogicalAnd LogicalOr Lower MD5 Max Min Nullif Or Rank RegexpILike
+    RegexpLike RegexpReplace Replace Reverse Right Round RowNumber SessionUser SplitPart
+    StrPosition StringToArray Substring Sum TimeToStr TimestampTrunc Trim Upper
+"""
+NODES = {*_NODES.split(), *_FUNCTIONS.split()}
+"""Names of sqlglot's classes."""
+_NAMED = """
+    all array_length array_remove array_to_string btrim cardinality every json_build_object
+    jsonb_build_object ltrim pg_typeof rtrim translate
+"""
+NAMES = {*MACROS, *SETS, *_NAMED.split()}
+"""Functions that sqlglot knows by name alone."""
+RENAMED = {
+    "_pg_expandarray": "pg_expandarray",
+    "json_build_object": "json_object",
+    "jsonb_build_object": "json_object",
+    "every": "bool_and",
+    "btrim": "trim",
+    "cardinality": "len",
+}
+
+
+def require_known(tree: exp.Expr) -> None:
+    """Refuse a tree with a node or a function that is not on the lists."""
+    for node in tree.walk():
+        name = type(node).__name__
+        if isinstance(node, exp.Anonymous):
+            called = node.name.lower()
+            if called not in NAMES and called not in RENAMED:
+                raise no_function(called)
+        elif name not in NODES:
+            if isinstance(node, exp.Func):
+                raise no_function(node.sql_name().lower())
+            raise unsupported()
+
+
+_QUERIES = {"select", "values", "with", "("}
+_MAYBE_EMPTY = re.compile(
+    r"\b(limit\s+0|(first|next)\s+0|false|(\d+)\s*(=|<>|!=)\s*\d+)\b", re.IGNORECASE
+)
+MOST_PARSED = 2000
+"""Words of a statement that is parsed here, where all connections wait meanwhile."""
+_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
+
+
+class Wanted:
+    """Tells which statements are questions for the twin, by a look at their words.
+
+    Nothing private hangs on it. What is sent to the twin by mistake finds no rows there, and
+    what is not sent is refused by the engine.
+    """
+
+    def __init__(self, tables: Sequence[ShownTable]) -> None:
+        self._tables = {table.name.lower() for table in tables}
+        columns = {column.name.lower() for table in tables for column in table.columns}
+        self._own = self._tables | columns
+
+    def wants(self, text: str) -> bool:
+        """Return whether a statement is about the catalogue, or about no table's rows."""
+        try:
+            tokens = tokens_of(text)
+        except Refused:
+            return False
+        words = [token.text.lower() for token in tokens]
+        if words[0] not in _QUERIES or any(map(_is_ours, words, [*words[1:], ""])):
+            return False
+        named = {_name(token) for token in tokens} - {""}
+        if self._names_catalogue(named, words):
+            return True
+        if named & self._tables and not _MAYBE_EMPTY.search(text):
+            return False
+        return len(tokens) <= MOST_PARSED and _without_rows(text)
+
+    def _names_catalogue(self, named: set[str], words: Sequence[str]) -> bool:
+        schemas = named & {CATALOGUE, INFORMATION} - self._own
+        if any(words[words.index(one) + 1 :][:1] == ["."] for one in schemas):
+            return True
+        return "from" in words and bool(named & IN_CATALOGUE.keys() - self._own)
+
+
+def _is_ours(word: str, following: str) -> bool:
+    """Return whether a function of dpquery is called."""
+    return word.startswith("dp_") and following == "("
+
+
+def _name(token: Token) -> str:
+    """Return a word that can be a name, in small letters."""
+    named = token.token_type in _NAMES or token.text.isidentifier()
+    return token.text.lower() if named and token.token_type is not TokenType.STRING else ""
+
+
+def _without_rows(text: str) -> bool:
+    """Return whether a query reads no table, or none of whose rows any can come."""
+    try:
+        tree = read(text)
+        require_known(tree)
+    except (Refused, RecursionError):
+        return False
+    inner = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    named = [one for one in tree.find_all(exp.Table) if isinstance(one.this, exp.Identifier)]
+    if any(one.name.lower() not in inner for one in named):
+        return provably_empty(tree)
+    reads = tree.find(exp.From) is not None
+    return reads or not (tree.find(exp.AggFunc) or any(map(_is_column, tree.walk())))
+
+
+def _is_column(node: exp.Expr) -> bool:
+    """Return whether a node names a column: without a table there is none."""
+    return isinstance(node, exp.Column) and node.name.lower() not in {"user", "current_role"}

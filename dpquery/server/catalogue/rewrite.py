@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from dpquery.server.catalogue.allowed import RENAMED, require_known
 from dpquery.server.catalogue.faults import (
     no_function,
     no_relation,
     no_setting,
     no_type,
 )
-from dpquery.server.catalogue.functions import MACROS, SETS
-from dpquery.server.catalogue.literals import (
+from dpquery.server.catalogue.functions import (
+    MACROS,
+    SETS,
     as_type,
     formatted,
     is_list_text,
@@ -24,8 +24,8 @@ from dpquery.server.catalogue.literals import (
     macro,
     number,
 )
-from dpquery.server.catalogue.naming import is_list, name_columns, parameter_types
-from dpquery.server.catalogue.reading import read
+from dpquery.server.catalogue.naming import is_list, name_columns, parameter_types, written_type
+from dpquery.server.catalogue.reading import RENAMED, read, require_known
 from dpquery.server.catalogue.relations import (
     BY_NAME,
     CATALOGUE,
@@ -42,7 +42,6 @@ from dpquery.server.catalogue.relations import (
 from dpquery.server.catalogue.rows import PROCEDURES, SETTINGS
 from dpquery.server.catalogue.schema import ShownTable
 from dpquery.server.catalogue.tables import place_tables
-from dpquery.server.catalogue.types import written_type
 
 _NUMBERED = {"regclass", "regnamespace", "regrole", "regproc", "regprocedure", "regtype"}
 _TEXTS = {

@@ -39,6 +39,9 @@ SETTINGS = {
     "DateStyle": "ISO, MDY",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "on",
+    "dp.delta": "",
+    "dp.eps": "",
+    "dp.refresh": "off",
     "enable_seqscan": "on",
     "extra_float_digits": "1",
     "idle_in_transaction_session_timeout": "0",
@@ -65,7 +68,7 @@ SETTINGS = {
     "transaction_isolation": "read committed",
     "transaction_read_only": "on",
 }
-"""What `current_setting` says; what a session sets is up to the door that it came by."""
+"""What `pg_settings` says, and `current_setting` where a session has set nothing else."""
 
 Row = dict[str, Any]
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from dpquery.engine.duckdb.connection import lock, quoted, start
 from dpquery.server.catalogue.faults import Refused, too_large, too_long, unsupported
-from dpquery.server.catalogue.functions import macros
-from dpquery.server.catalogue.literals import list_items
+from dpquery.server.catalogue.functions import list_items, macros
 from dpquery.server.catalogue.relations import (
     CATALOGUE,
     ELEMENTS,
@@ -25,7 +24,14 @@ from dpquery.server.catalogue.relations import (
 from dpquery.server.catalogue.rewrite import Schema, Written, rewritten
 from dpquery.server.catalogue.rows import Row, rows, sql_names
 from dpquery.server.catalogue.schema import ShownTable
-from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN, NAMES, views
+from dpquery.server.catalogue.views import (
+    DATABASE_NAME,
+    LOGIN,
+    NAMES,
+    SET_NAMES,
+    SET_VALUES,
+    views,
+)
 
 SECONDS = 5
 """How long DuckDB may work on one question."""
@@ -34,7 +40,7 @@ MOST_ROWS = 100_000
 MOST_BYTES = 32 << 20
 _BATCH = 2048
 DATABASE = "dpquery"
-"""What the database is called where a client does not say."""
+"""What the database is called."""
 
 
 class Twin:
@@ -58,7 +64,7 @@ class Twin:
         connection = self._connection
         for schema in SCHEMAS.values():
             connection.execute(f"CREATE SCHEMA {schema}")
-        _name(connection, "", "")
+        _tell(connection, "", {})
         connection.execute("CREATE TABLE pgc.sql_names (oid UINTEGER, sql VARCHAR)")
         connection.executemany("INSERT INTO pgc.sql_names VALUES (?, ?)", [*sql_names()])
         filled = rows(tables)
@@ -105,19 +111,19 @@ class Twin:
         oids: Sequence[int],
         values: Sequence[object],
         user: str,
-        database: str = DATABASE,
+        settings: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Return the rows of a statement.
+        """Return the rows of a statement, with what the session of who asks has set.
 
         Raises:
             Refused: it is not answered.
         """
         written = _rewritten(text, tuple(oids), self._schema)
         given = [*values, *[None] * (len(written.oids) - len(values))]
-        return self._run(written, given, user, database)
+        return self._run(written, given, user, settings or {})
 
     def describe(
-        self, text: str, oids: Sequence[int], user: str, database: str = DATABASE
+        self, text: str, oids: Sequence[int], user: str
     ) -> tuple[list[int], pa.Schema]:
         """Return the types of a statement's parameters, and the columns of its answer.
 
@@ -126,14 +132,14 @@ class Twin:
         """
         written = _rewritten(text, tuple(oids), self._schema)
         nothing = [None] * len(written.oids)
-        return [*written.oids], self._run(written, nothing, user, database, rows=False).schema
+        return [*written.oids], self._run(written, nothing, user, {}, rows=False).schema
 
     def _run(
         self,
         written: Written,
         values: Sequence[object],
         user: str,
-        database: str,
+        settings: Mapping[str, str],
         *,
         rows: bool = True,
     ) -> pa.Table:
@@ -143,7 +149,7 @@ class Twin:
         }
         own = self._connection  # settings are a connection's: a second one would have none
         try:
-            _name(own, user, database)
+            _tell(own, user, settings)
             statements = own.extract_statements(written.text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise unsupported()
@@ -170,9 +176,16 @@ class Broken(Exception):
     """An instance that cannot be asked any more."""
 
 
-def _name(connection: duckdb.DuckDBPyConnection, user: str, database: str) -> None:
-    """Tell a connection who asks, and what they call the database."""
-    for name, value in ((LOGIN, user), (DATABASE_NAME, database)):
+def _tell(
+    connection: duckdb.DuckDBPyConnection, user: str, settings: Mapping[str, str]
+) -> None:
+    """Tell a connection who asks, and what their session has set."""
+    for name, value in (
+        (LOGIN, user),
+        (DATABASE_NAME, DATABASE),
+        (SET_NAMES, [one.lower() for one in settings]),
+        (SET_VALUES, [*settings.values()]),
+    ):
         connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 

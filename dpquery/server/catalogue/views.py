@@ -19,7 +19,8 @@ from dpquery.server.catalogue.relations import (
 from dpquery.server.catalogue.rows import ANALYST_OID, DATABASE, OWNER, OWNER_OID, ROLE, USER
 
 LOGIN, DATABASE_NAME = "login", "database"
-"""The variables of the session."""
+SET_NAMES, SET_VALUES = "set_names", "set_values"
+"""The variables of the session; the last two hold what it has set, names in small letters."""
 _LOGIN, _DATABASE = (
     f"getvariable('{LOGIN}')::VARCHAR",
     f"getvariable('{DATABASE_NAME}')::VARCHAR",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from dpquery.client.wire import arrow_table
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.pool import Ticket
 from dpquery.server.postgres import calls
@@ -27,7 +28,6 @@ from dpquery.server.postgres.statements import (
 )
 from dpquery.server.postgres.types import UNKNOWN
 from dpquery.server.service import Client, Service
-from dpquery.wire import arrow_table
 
 
 class Catalogue(Protocol):
@@ -43,6 +43,7 @@ class Catalogue(Protocol):
         values: Sequence[Any],
         user: str = ...,
         ticket: Ticket | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Reply:
         """Answer a statement."""
 
@@ -91,6 +92,11 @@ class Asker:
         self.client = client
         self.settings = Settings(client.name)
         self._ticket: Ticket | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether who logged in is still a user."""
+        return self._service.knows(self.client)
 
     def stop(self) -> None:
         """Have the statement that runs stopped; where none runs, nothing is."""
@@ -205,8 +211,9 @@ class Asker:
             return await self._service.ask(self.client, do, given, whole=whole, ticket=ticket)
 
     async def _looked_up(self, text: str, oids: Sequence[int], values: Sequence[Any]) -> Reply:
+        who, settings = self.client.name, self.settings.all
         with self._stoppable() as ticket:
-            return await self._catalogue.ask(text, oids, values, self.client.name, ticket)
+            return await self._catalogue.ask(text, oids, values, who, ticket, settings)
 
     @contextmanager
     def _stoppable(self) -> Iterator[Ticket]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpquery.client.wire import loads
 from dpquery.server.postgres.messages import Refused
-from dpquery.wire import loads
 
 SCHEMA = pa.schema([("reply", pa.binary())])
 """Of the one row in which a reply comes."""

@@ -43,6 +43,7 @@ MALFORMED = Fault(
     "", "08P01", "this is not the protocol of PostgreSQL: the connection ends", ""
 )
 STOPPING = Fault("", "57P01", "the server is stopping", "")
+REMOVED = Fault("", "28000", "this user was removed: the connection ends", "")
 _ABORTED = "the transaction has failed: nothing is done in it until ROLLBACK"
 
 
@@ -123,6 +124,9 @@ class Connection:
         while True:
             letter, body = await messages.read_message(self.streams.reader, self.limits.message)
             if letter == b"X":
+                return
+            if not self.asker.known:
+                await self.tell(REMOVED)
                 return
             if letter == b"S":
                 skipping = False

@@ -138,7 +138,7 @@ async def log_in(streams: Streams, start: Start, service: Service) -> Client:
     if "replication" in start.told:
         raise Refused.of("0A000", "there is nothing to replicate here")
     if not service.require_unlocked(name, place):
-        title = "too many wrong passwords: this name may try again in a minute"
+        title = "too many wrong passwords: try again in a minute"
         raise Refused.of("28000", title)
     exchange = Exchange(service.verifier(name))
     if not await _proven(streams, exchange, lambda: service.require_unlocked(name, place)):

@@ -346,7 +346,7 @@ def _form(text: str, at: int) -> Form:
     header = known.get("header", "false").lower() in ("", "true", "on", "1")
     delimiter, quote = known.get("delimiter", "," if csv else "\t"), known.get("quote", '"')
     null = known.get("null", "" if csv else "\\N")
-    signs = {delimiter, quote} - ({quote} if not csv else set())
+    signs = {delimiter, quote} if csv else {delimiter}
     if any(len(sign) != 1 or ord(sign) > 127 or sign in "\r\n\\" for sign in signs):
         raise Refused.of("22023", "COPY takes one sign as delimiter and as quote", at)
     if "\n" in null or "\r" in null or delimiter in null or (csv and delimiter == quote):

@@ -28,8 +28,16 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.points import Points
 from dpquery.functions.quantize import known_range
+from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
+from dpquery.sql.bind.arguments import (
+    bind_points,
+    is_number,
+    listed_in,
+    some_points,
+    taken_words,
+)
 from dpquery.sql.bind.options import (
     Given,
     read_number_between,
@@ -39,7 +47,6 @@ from dpquery.sql.bind.options import (
     read_whole_between,
     refuse_constant,
 )
-from dpquery.sql.bind.points import bind_points, listed_in, some_points
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
@@ -56,6 +63,8 @@ from dpquery.sql.suggest.queries import (
 
 MAX_ORDERS = 1000
 """More quantiles of one column are a distribution, and are asked for as one."""
+_PRICES = frozenset({"eps", "rho", *(one.name for one in ERRORS)})
+"""What says how much a call may spend."""
 _OPTIONS = {
     name
     for function in functions.ALL
@@ -158,7 +167,7 @@ class Calls:
                 named.append(self.rows.spans.text(item))
             else:
                 positional.append(item)
-        if not any(text.lower().startswith(("eps", "rho")) for text in named):
+        if not any(text.lower().startswith(("eps", "rho", "error")) for text in named):
             named.append("eps=0.5")
         return meant_call(name, positional, self.rows, ", ".join(named))
 
@@ -304,24 +313,24 @@ class _Reader:
         """Write the options that the call states, with a price among them."""
         source = self.spans.source
         texts = [f"{name}={source.snippet(span)}" for name, (_, span) in named.items()]
-        return ", ".join(texts if {"eps", "rho"} & {*named} else [self.function.price, *texts])
+        return ", ".join(texts if _PRICES & {*named} else [self.function.price, *texts])
 
     def _refuse_surplus(self, positional: Sequence[exp.Expr], named: Given) -> NoReturn:
         function, taken = self.function, len(self.function.positional)
         surplus = positional[taken]
-        number = _is_number(surplus)
+        number = is_number(surplus)
         texts = [self.spans.text(argument) for argument in positional[:taken]]
         if isinstance(positional[0], exp.Distinct):
             texts[0] = f"DISTINCT {texts[0]}"
         several = positional[taken - 1 :]
-        if {"eps", "rho"} & {*named}:
-            if isinstance(function.positional[-1], Share) and all(map(_is_number, several)):
+        if _PRICES & {*named}:
+            if isinstance(function.positional[-1], Share) and all(map(is_number, several)):
                 texts[-1] = f"[{', '.join(map(self.spans.text, several))}]"
             texts.append(self._stated(named))
         else:
             eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
             texts.append(self._stated(named).replace("eps=0.5", eps))
-        title = f"{function.name} takes {_taken(function)}, and options by name"
+        title = f"{function.name} takes {taken_words(function)}, and options by name"
         label = "which option is this?"
         why = "options are named, so that no number is taken for another."
         remedy = f"{function.name}({', '.join(texts)})"
@@ -330,12 +339,13 @@ class _Reader:
     def options(self, named: Given, inputs: Sequence[Input]) -> Options:
         """Read what a call states by name, or has instead: a share, bounds that are found."""
         shares, share = self.rows.shares, None
-        if shares is None or "eps" in named or "rho" in named:
+        if shares is None or _PRICES & {*named}:
             self._require_price(named)
         else:
             weight = read_option("weight", named) if "weight" in named else Fraction(1)
             selects = "delta" in self.function.price and "delta" not in named
             share = shares.take(self.spans.name(self.node), weight, selects=selects)
+        self._require_error(named)
         argument = inputs[0].expr if inputs else None
         price = read_price(named, share, self.spans.name(self.node))
         options = read_options(self.function, argument, named, price)
@@ -366,11 +376,12 @@ class _Reader:
         shares, options = self.rows.shares, call.options
         if shares is None:
             return
-        if "rho" in named:
-            shares.in_rho = named["rho"][1]
+        unpriced = next((one for one in _PRICES - {"eps"} if one in named), None)
+        if unpriced is not None:
+            shares.beside = unpriced, named[unpriced][1]
         if options.delta is not None and "delta" in named:
             shares.deltas[named["delta"][1]] = options.delta
-        if "eps" in named or "rho" in named:
+        if _PRICES & {*named}:
             shares.stated += Loss(options.epsilon, options.delta or Fraction(0))
         else:
             if "delta" in named:
@@ -401,21 +412,45 @@ class _Reader:
         return f"{call.function}({', '.join(texts)})"
 
     def _require_price(self, named: Given) -> None:
-        """Require eps, or rho instead."""
-        if "weight" in named and ("eps" in named or "rho" in named):
-            title, span = "eps and weight are both given", named["weight"][1]
-            why = "a weight shares the statement's epsilon; eps says what the call has."
+        """Require eps, or instead of it rho or an error."""
+        asked = [name for name in named if name in _PRICES]
+        if "weight" in named and asked:
+            title, span = f"{asked[0]} and weight are both given", named["weight"][1]
+            why = f"a weight shares the statement's epsilon; {asked[0]} says what the call has."
             remedy = self._without(span)
-            raise refusal("DPQ209", title, span, "beside eps", why, remedy)
-        if "eps" in named and "rho" in named:
-            title, span = "eps and rho are both given", named["rho"][1]
+            raise refusal("DPQ209", title, span, f"beside {asked[0]}", why, remedy)
+        if len(asked) > 1:
+            first, other = sorted(asked, key=lambda name: name != "eps")
+            title, span = f"{first} and {other} are both given", named[other][1]
             why = "each of them says how much the call may spend."
             remedy = self._without(span)
-            raise refusal("DPQ209", title, span, "in place of eps", why, remedy)
-        if "eps" not in named and "rho" not in named:
+            raise refusal("DPQ209", title, span, f"in place of {first}", why, remedy)
+        if not asked:
             price = self.function.price if "delta" not in named else "eps=0.5"
             remedy = f"{self.spans.text(self.node)[:-1]}, {price})"
             self._missing("eps", "eps is missing", remedy)
+
+    def _require_error(self, named: Given) -> None:
+        """Require beside an error what it depends on, and nothing of it without an error."""
+        taken = [one.name for one in ERRORS if one in self.function.parameters]
+        asked = next((name for name in taken if name in named), None)
+        for name in (CONFIDENCE.name, OVER.name):
+            if asked is None and name in named:
+                title, span = f"{name} goes with {taken[0]}", named[name][1]
+                why = f"it says how {taken[0]} is meant; where eps is stated, that decides."
+                remedy = self._without(span)
+                raise refusal("DPQ206", title, span, "of no error", why, remedy)
+        if asked is None or OVER not in self.function.parameters or OVER.name in named:
+            return
+        title = f"{self.function.name} needs over beside {asked}"
+        reasons = (
+            "the more rows, the less noise moves this; how many there are is private.",
+            "over=1000 says for how many rows the error has to hold, and more have less.",
+        )
+        remedy = f"{self.spans.text(self.node)[:-1]}, {OVER.name}=1000)"
+        count = "or first ask DP_COUNT(*, error=50), and say what it answers"
+        span, label = named[asked][1], "over how many rows?"
+        raise refusal("DPQ206", title, span, label, reasons, (remedy, count))
 
     def is_distinct(self, first: exp.Expr) -> bool:
         """Read DISTINCT before what is counted: the unit column, or one other expression."""
@@ -455,7 +490,7 @@ class _Reader:
                 limits, span = (Fraction(one.least), Fraction(one.most)), self.spans.of(node)
                 value = unwrapped(node)
                 number = int(read_whole_between(name, value, span, limits, remedy))
-            elif isinstance(one, Points) and one.counted and _is_number(unwrapped(node)):
+            elif isinstance(one, Points) and one.counted and is_number(unwrapped(node)):
                 name, span = f"the number of {one.noun}", self.spans.of(node)
                 limits = Fraction(2), Fraction(one.most)
                 number = int(read_whole_between(name, unwrapped(node), span, limits, "10"))
@@ -526,7 +561,7 @@ class _Reader:
     def points(self, positional: Sequence[exp.Expr]) -> tuple[Expr, ...]:
         """Bind whether a row is at or below each of the values that are listed."""
         for one, node in zip(self.positional, positional, strict=True):
-            if isinstance(one, Points) and not (one.counted and _is_number(unwrapped(node))):
+            if isinstance(one, Points) and not (one.counted and is_number(unwrapped(node))):
                 mended = partial(self._with, self.spans.of(node))
                 return bind_points(
                     self.function.name, one, self.rows, positional[0], node, mended
@@ -562,26 +597,3 @@ class _Reader:
                 remedy = f"DP_MODE({written}, eps=0.5)"  # MAX gives one that stands for all
             mismatch(argument.span, title, label, remedy, *ordered)
         return argument
-
-
-def lacks_bounds(call: Call) -> bool:
-    """Return whether nobody bounds the numbers of a call, and none are found for it."""
-    takes = functions.registered(call.function).expressions
-    return not call.options.auto and any(
-        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
-        for about, given in zip(takes, call.inputs, strict=False)
-    )
-
-
-def _is_number(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string
-
-
-def _taken(function: DPFunction) -> str:
-    """Return what a function takes by position, in words."""
-    if len(function.positional) == 1:
-        return "one argument"
-    count = len(function.expressions)
-    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
-    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
-    return " and ".join([arguments, *others])

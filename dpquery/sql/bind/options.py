@@ -20,10 +20,11 @@ from dpquery.core.privacy import (
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
-from dpquery.functions.base import MECHANISM_ALIASES, DPFunction
+from dpquery.functions.base import DPFunction
 from dpquery.functions.quantize import example_bounds
+from dpquery.functions.wanted import ERRORS
 from dpquery.ir.expr import Expr, Literal, Scalar
-from dpquery.ir.query import Options
+from dpquery.ir.query import Options, Wanted
 from dpquery.rowfunctions.key_domains import MAX_CELLS
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import as_moment, read_literal, unwrapped
@@ -33,6 +34,7 @@ AUTO = "auto"
 LEAST_DELTA = Fraction(1, 10**30)
 _PRICES = (EPSILON_MIN, EPSILON_MAX)
 _COUNTS = (Fraction(1), Fraction(ROWS_MAX))
+_ERRORS = (Fraction(1, 10**18), Fraction(10**18))
 _RANGES = {
     "eps": (_PRICES, "0.5"),
     "rho": (_PRICES, "0.005"),
@@ -44,9 +46,27 @@ _RANGES = {
     "max_keys": ((Fraction(1), Fraction(MAX_CELLS)), "500"),
     "min_units": (_COUNTS, "20"),
     "weight": ((Fraction(1, 1000), Fraction(1000)), "2"),
+    "error": (_ERRORS, "5"),
+    "rank_error": (_ERRORS, "20"),
+    "confidence": ((Fraction(1, 2), 1 - Fraction(1, 10**6)), "0.95"),
+    "over": (_COUNTS, "1000"),
 }
 """The least and the most of each option that is a number, and an example."""
-_WHOLE = frozenset({"max_rows_contributed", "max_groups_contributed", "max_keys", "min_units"})
+_WHOLE = frozenset(
+    {"max_rows_contributed", "max_groups_contributed", "max_keys", "min_units", "over"}
+)
+LEVEL = Fraction(95, 100)
+"""How often an error is kept to, unless a call says otherwise."""
+UNFOUND = Fraction(1)
+"""The epsilon of a call that asks for an error, until the plan has found it."""
+MECHANISM_ALIASES = {
+    "recexp": "recursive",
+    "indexp": "independent",
+    "jointexp": "joint",
+    "hsjointexp": "smoothed_joint",
+    "qexp": "exponential",
+}
+"""Names under which mechanisms are known elsewhere."""
 _PROMISE = "outside this range the promise cannot be computed exactly."
 _REASONS = {
     "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
@@ -67,12 +87,15 @@ def read_option(name: str, given: Given) -> Fraction:
 
 
 def read_price(given: Given, share: Loss | None, call: Span) -> tuple[Loss, Span]:
-    """Return what a call may spend, and where that is said: by eps, by rho, or as a share."""
+    """Return what a call may spend, and where that is said: by the call, or as a share."""
     delta = Fraction(0) if share is None else share.delta
     if "delta" in given:
         delta = read_option("delta", given)
     if share is not None:
         return Loss(share.epsilon, delta), call
+    asked = next((one.name for one in ERRORS if one.name in given), None)
+    if asked is not None:
+        return Loss(UNFOUND, delta), given[asked][1]
     name = "eps" if "eps" in given else "rho"
     stated = read_option(name, given)
     return Loss(stated if name == "eps" else root_above(2 * stated), delta), given[name][1]
@@ -122,7 +145,17 @@ def read_options(
         left_out=_number(values, "left_out_eps"),
         of_table="weights" in values,
         weights_span=spans.get("weights"),
+        wanted=_wanted(values),
     )
+
+
+def _wanted(values: Mapping[str, Fraction | str]) -> Wanted | None:
+    """Return the error that a call asks for, if it does."""
+    asked = next((_number(values, one.name) for one in ERRORS if one.name in values), None)
+    if asked is None:
+        return None
+    confidence = _number(values, "confidence") or LEVEL
+    return Wanted(asked, confidence, _whole(values, "over"))
 
 
 def _number(values: Mapping[str, Fraction | str], name: str) -> Fraction | None:

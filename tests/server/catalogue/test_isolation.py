@@ -101,7 +101,7 @@ def test_the_instance_is_locked_behind_the_lists(sql: str, twin: Twin) -> None:
 def test_what_is_written_for_the_twin_runs_read_only(twin: Twin) -> None:
     for text in ("CREATE TABLE x (a INT)", "SET VARIABLE login = 'x'", "SELECT 1; SELECT 2"):
         with pytest.raises(Refused):
-            twin._run(module.Written(text, (), frozenset()), (), "alice", "dpquery")
+            twin._run(module.Written(text, (), frozenset()), (), "alice", {})
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from dpquery.client.wire import arrow_table
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue import Catalogue, client
 from dpquery.server.frames import Fault
-from dpquery.wire import arrow_table
 
 ENDLESS = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_attribute d"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpquery.server.catalogue.faults import Refused
+from dpquery.server.catalogue.reading import Wanted
 from dpquery.server.catalogue.twin import Twin
-from dpquery.server.catalogue.wanted import Wanted
 from tests.server.catalogue.conftest import Asked
 
 RECORDED = sorted((Path(__file__).parent / "statements").glob("*.sql"))

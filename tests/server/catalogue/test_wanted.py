@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpquery.server.catalogue.wanted import Wanted
+from dpquery.server.catalogue.reading import Wanted
 
 WANTED = """
 SELECT 1

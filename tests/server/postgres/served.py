@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpquery.client.wire import arrow_bytes
 from dpquery.server.catalogue.client import Catalogue
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.postgres.connection import Limits
 from dpquery.server.postgres.door import PostgresDoor
 from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users
-from dpquery.wire import arrow_bytes
 from tests.samples import sample_policy
 
 ALICE, BOB = ("alice", "alice's secret"), ("bob", "bob's secret")
@@ -115,8 +115,8 @@ class Served(Reached):
 
     def spent(self, user: str = "alice") -> list[dict[str, Any]]:
         """Return the charges of somebody, as the ledger has them."""
+        from dpquery.client.wire import arrow_table
         from dpquery.server.service import Client
-        from dpquery.wire import arrow_table
 
         reply = self.run(lambda: self.service.ask(Client(user), "ledger"))
         return arrow_table(reply.body).to_pylist()

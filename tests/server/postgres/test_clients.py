@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from dpquery.wire import dumps, loads
+from dpquery.client.wire import dumps, loads
 from tests.server.postgres.served import ALICE, BOB, KINDS, Served
 
 GROUPS = "SELECT dept, DP_COUNT(*, eps=0.5) AS n FROM staff GROUP BY dept ORDER BY dept"
@@ -283,6 +283,11 @@ def test_describing_costs_nothing(server: Served, client: psycopg.Connection):
 def test_settings(client: psycopg.Connection):
     client.execute("SET dp.eps = '0.5'")
     assert client.execute("SHOW dp.eps").fetchall() == [("0.5",)]
+    said = "SELECT current_setting('dp.eps'), current_setting('TimeZone', true)"
+    client.execute("SET TimeZone = 'Europe/Vienna'")
+    assert client.execute(said).fetchall() == [("0.5", "Europe/Vienna")]
+    client.execute("RESET TimeZone")
+    assert client.execute(said).fetchall() == [("0.5", "UTC")]
     assert len(client.execute(MONTHS).fetchall()) > 100
     client.execute("RESET ALL")
     with pytest.raises(psycopg.Error, match="DPQ302"):

@@ -48,13 +48,23 @@ def test_a_name_is_locked_after_many_wrong_passwords(
     psycopg.connect(server.dsn()).close()
 
 
-def test_a_user_who_is_removed_asks_no_more(server: Served):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DP_COUNT(*, eps=0.5) FROM staff", "SELECT 1",
+        "SELECT table_name FROM information_schema.tables",
+        "SHOW dp.eps", "SET dp.eps = 1", "FETCH 1 FROM earlier", "COMMIT", "",
+    ],
+)  # fmt: skip
+def test_a_user_who_is_removed_is_answered_nothing(server: Served, text: str):
     with psycopg.connect(server.dsn(), autocommit=True) as client:
+        client.execute("DECLARE earlier CURSOR WITH HOLD FOR SELECT 1")
         kept = server.service.users
         try:
             kept.without("alice").write()
-            with pytest.raises(psycopg.Error, match="removed"):
-                client.execute("SELECT DP_COUNT(*, eps=0.5) FROM staff")
+            with pytest.raises(psycopg.OperationalError, match="this user was removed"):
+                client.execute(text, prepare=False)
+            assert client.closed
         finally:
             kept.write()
 

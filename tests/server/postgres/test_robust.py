@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpquery.client.wire import arrow_bytes
 from dpquery.server.frames import Reply
-from dpquery.wire import arrow_bytes
 from tests.server.postgres.raw import Raw, message
 from tests.server.postgres.served import KINDS, Served, served
 

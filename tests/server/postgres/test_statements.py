@@ -119,6 +119,7 @@ def test_copies(text: str, form: Form):
         ("COPY (SELECT 1) TO STDOUT (FORMAT xml)", "text, csv or binary"),
         ("COPY (SELECT 1) TO STDOUT (FORCE_QUOTE *)", "options"),
         ("COPY (SELECT 1) TO STDOUT (DELIMITER 'ab')", "one sign"),
+        ("COPY (SELECT 1) TO STDOUT (DELIMITER 'ab', QUOTE 'ab')", "one sign"),
         ("COPY (SELECT 1) TO STDOUT (FORMAT csv, DELIMITER '\"')", "apart"),
         ("COPY (SELECT 1) TO STDOUT (" + "a," * 1000, "too long"),
         ("FETCH BACKWARD 1 FROM c", "forward"),

@@ -9,13 +9,17 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from dpquery.answer import Answer
+from dpquery.core.privacy import NO_LOSS
 from dpquery.server import service as logins
 from dpquery.server.frames import OWNER_CALLS, Fault, Reply
 from dpquery.server.owner import ORDERS
 from dpquery.server.pool import FAILED
 from dpquery.server.web.api import MOST_BYTES
+from dpquery.server.web.forms import FORMS
 from tests.server.web.serving import OURS, Asking, Served, policy_of_three, served
 
 COUNTS = "SELECT dept, DP_COUNT(*, eps=0.25) AS n FROM staff GROUP BY dept"
@@ -142,6 +146,16 @@ def test_an_answer_is_told_as_the_shell_shows_it_and_its_repeat_is_free(server: 
     later = server.client("bob").told("history")
     assert [line["loss"] for line in later["earlier"]] == ["0.25", "0.25"]
     assert later["now"] == []
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2000, 1), (2500, 1), (2500, 20)])
+def test_an_answer_of_many_rows_says_how_many_are_left_out(rows: int, columns: int):
+    cells = pa.array(range(rows))
+    table = pa.table([cells] * columns, [f"c{number}" for number in range(columns)])
+    told = json.loads(FORMS["page"](Answer(table, NO_LOSS)))
+    most = {1: 2000, 20: 1000}[columns]
+    assert (told["rows"], told["left_out"]) == (min(rows, most), max(0, rows - most))
+    assert {len(column["cells"]) for column in told["columns"]} == {told["rows"]}
 
 
 def test_dates_and_public_numbers_are_told_by_kind(server: Served):

@@ -43,12 +43,13 @@ function table(form) {
   const scroll = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows of the answer" },
     make("table", {}, make("thead", {}, make("tr", {}, heads)), body));
   const count = `${form.rows.toLocaleString()} row${form.rows === 1 ? "" : "s"}`;
-  const left_out = form.left_out ? `; ${form.left_out.toLocaleString()} more are not shown here` : "";
+  const all = form.rows + form.left_out;
+  const held = form.left_out ? `the first ${count} of ${all.toLocaleString()}: dpquery and psql list all of them` : count;
   const more = form.rows > PAGE && make("button", { type: "button", click: (event) => {
     fill(body, rows(0, form.rows));
     event.target.remove();
   } }, `show all ${count}`);
-  return make("div", {}, scroll, make("p", { class: "row quiet small" }, `${count}${left_out}`, more));
+  return make("div", {}, scroll, make("p", { class: "row quiet small" }, held, more));
 }
 
 function row(form, at) {

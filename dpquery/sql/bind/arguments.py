@@ -1,4 +1,4 @@
-"""Reads what stands in brackets in a DP_ call: points to count values up to, or columns."""
+"""What stands by place in a DP_ call: points to count values up to, columns in brackets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlglot import expressions as exp
 
+from dpquery import functions
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.base import DPFunction, Expression
+from dpquery.functions.base import DPFunction, Expression, Takes
 from dpquery.functions.points import Points
-from dpquery.functions.quantize import example_values
+from dpquery.functions.quantize import example_values, known_range
 from dpquery.ir.expr import Compare, Expr, Literal, Widen
+from dpquery.ir.query import Call
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.suggest.queries import sample_call
@@ -102,3 +104,28 @@ def listed_in(
         label, why = f"{len(whole.expressions)} of them", "each of them adds noise to all."
         raise refusal("DPQ205", title, span, label, why, mended(f"[{few}]"))
     return list(whole.expressions)
+
+
+def lacks_bounds(call: Call) -> bool:
+    """Return whether nobody bounds the numbers of a call, and none are found for it."""
+    takes = functions.registered(call.function).expressions
+    pairs = zip([*takes, *takes[-1:] * len(call.inputs)], call.inputs, strict=False)
+    return not call.options.auto and any(
+        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
+        for about, given in pairs
+    )
+
+
+def is_number(node: exp.Expr) -> bool:
+    """Return whether a number stands there."""
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
+def taken_words(function: DPFunction) -> str:
+    """Return what a function takes by position, in words."""
+    if len(function.positional) == 1:
+        return "one argument"
+    count = len(function.expressions)
+    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
+    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
+    return " and ".join([arguments, *others])

@@ -6,24 +6,25 @@ the same refusals. Policy, data, ledger and noise are the server's; here nothing
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dpquery.answer import Answer
 from dpquery.budget.prices import read_price
+from dpquery.client.link import Link, misread, unfit
+from dpquery.client.wire import loads
 from dpquery.core.privacy import exact_number
 from dpquery.core.source import Source
-from dpquery.errors import DPQueryError, QueryRefused, unusable
-from dpquery.link import Link, misread, unfit
-from dpquery.wire import loads
+from dpquery.errors import DPQueryError, QueryRefused
+from dpquery.usable import Usable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpquery.builder import Query
+    from dpquery.forecast import Asked, Forecast, Questions
     from dpquery.plan.explain import Explanation
     from dpquery.session import Budget, Session
 
@@ -40,7 +41,7 @@ _SAYING = (("setting",), ("view",))
 # A query loads neither engine nor parser here: they would take longer than its answer.
 
 
-class RemoteSession:
+class RemoteSession(Usable):
     """One analyst's conversation with a server. Made by `dpquery.connect`."""
 
     def __init__(
@@ -52,9 +53,8 @@ class RemoteSession:
             ServerUnusable: DPQ807 to DPQ811, there is no such server, or no such login.
             PolicyInvalid: DPQ608 the arguments do not fit.
         """
+        super().__init__(threading.RLock())
         self._link = Link(url, analyst, password)
-        self._lock = threading.RLock()
-        self._process: int | None = os.getpid()
         self._chosen: dict[str, str] = {}
         """The statements that made this session what it is: a connection made anew begins with
         them. They cost nothing."""
@@ -94,6 +94,23 @@ class RemoteSession:
             given = self._price(self._source(text), eps, delta)
             explained: Explanation = self._call("explain", text=text, **given)
             return explained
+
+    def plan(self, questions: Asked, epsilon: object, delta: object = None) -> Questions:
+        """Share one epsilon out over questions, as `Session.plan` does.
+
+        Raises:
+            QueryRefused: DPQ805 no questions, or one states more than its share; or what
+                EXPLAIN refuses of one.
+        """
+        from dpquery.forecast import share_out
+
+        return share_out(self, questions, epsilon, delta)
+
+    def forecast(self, statements: Sequence[str]) -> Forecast:
+        """Foresee what statements would cost, asked in this order; nothing is charged."""
+        from dpquery.forecast import forecast
+
+        return forecast(self, statements)
 
     def columns(self, text: str) -> pa.Schema:
         """Return names and types of what a statement would answer; costs nothing.
@@ -171,28 +188,8 @@ class RemoteSession:
             'session.sql("SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE age > 65")',
         )
 
-    def require_usable(self) -> None:
-        """Do nothing, in a session that can be asked.
-
-        Raises:
-            SessionUnusable: DPQ801 it is closed, or belongs to another process.
-        """
-        if self._process != os.getpid():
-            raise unusable(closed=self._process is None)
-
-    def close(self) -> None:
-        """End the session; closing twice is fine, and answers outlive it."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            self._process = None
-            self._link.close()
-
-    def __enter__(self) -> RemoteSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _let_go(self) -> None:
+        self._link.close()
 
     # What a session of one's own refuses of Python's values, before it reads a statement, is
     # refused here, and in the same words.
@@ -268,13 +265,6 @@ class RemoteSession:
                 self._chosen[f"view {name.lower()}"] = source.text
             case Drop(name=name):
                 self._chosen.pop(f"view {name.lower()}", None)
-
-    @contextmanager
-    def _usable(self) -> Iterator[None]:
-        self.require_usable()  # before the lock: over a fork, it may be held for ever
-        with self._lock:
-            self.require_usable()
-            yield
 
 
 def _require_name(name: object, remedy: str) -> None:

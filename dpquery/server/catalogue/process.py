@@ -10,14 +10,15 @@ import logging
 import os
 import signal
 import sys
-from typing import BinaryIO
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
+from dpquery.client.wire import arrow_bytes, loads
 from dpquery.server.catalogue.faults import Refused, failed, unsupported
 from dpquery.server.catalogue.schema import from_json
 from dpquery.server.catalogue.twin import Broken, Twin
-from dpquery.server.frames import Reply, Request, packed, read_frame, request_of
+from dpquery.server.frames import Reply, Request, packed, read_frame, request_of, tag_of
 from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.wire import arrow_bytes, loads
 
 MEMORY = 2 << 30
 """Bytes of addresses: a twin holds 200 MB at most, and libraries take the most of it."""
@@ -33,7 +34,8 @@ def answer(twin: Twin, request: Request) -> Reply:
             return Reply(
                 "answered", tag=json.dumps(found), body=arrow_bytes(schema.empty_table())
             )
-        rows = twin.ask(text, oids, loads(given["values"].encode()), user)
+        values = loads(given["values"].encode())
+        rows = twin.ask(text, oids, values, user, given["settings"])
         return Reply("answered", tag="SELECT", body=arrow_bytes(rows))
     except Refused as refused:
         return failed(refused)
@@ -43,7 +45,9 @@ def answer(twin: Twin, request: Request) -> Reply:
         return failed(unsupported())
 
 
-def serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
+def serve(
+    requests: BinaryIO, replies: BinaryIO, seconds: float, *, unplugged: bool = False
+) -> None:
     """Make the twin of the schema that comes first, and answer what comes after it."""
     first = read_frame(requests)
     if first is None:
@@ -52,7 +56,7 @@ def serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
     limit(MEMORY)
     confined = confine((), (), network=False)  # before there are threads, which would stay free
     twin = Twin(from_json(given["tables"]))
-    reply = Reply("answered", tag="confined" if confined else "not confined")
+    reply = Reply("answered", tag=tag_of(confined=confined, unplugged=unplugged))
     while True:
         replies.write(packed(reply))
         replies.flush()
@@ -63,14 +67,10 @@ def serve(requests: BinaryIO, replies: BinaryIO, seconds: float) -> None:
         reply = answer(twin, request_of(frame[0]))
 
 
-def main() -> None:
+def main(settings: Mapping[str, Any], *, unplugged: bool) -> None:
     """Answer the questions of the server that has started this process."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no reply
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable()  # sqlglot remarks on statements
-    serve(requests, replies, json.loads(sys.argv[1]))
-
-
-if __name__ == "__main__":
-    main()
+    serve(requests, replies, settings["seconds"], unplugged=unplugged)

@@ -1,0 +1,53 @@
+"""What can be asked, by one thread at a time, until it is closed: a session, here or remote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Self
+
+from dpquery.errors import unusable
+
+
+class Usable:
+    """Belongs to the process that made it; another one, a fork of it, is refused."""
+
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
+        self._process: int | None = os.getpid()
+
+    def require_usable(self) -> None:
+        """Do nothing, in a session that can be asked.
+
+        Raises:
+            SessionUnusable: DPQ801 it is closed, or belongs to another process.
+        """
+        if self._process != os.getpid():
+            raise unusable(closed=self._process is None)
+
+    def close(self) -> None:
+        """End the session; closing twice is fine, and answers outlive it."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._process = None
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what it holds."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        self.require_usable()  # before the lock: over a fork, it may be held for ever
+        with self._lock:
+            self.require_usable()
+            yield
