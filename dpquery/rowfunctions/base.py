@@ -76,7 +76,7 @@ INTEGERS = Parameter("an integer", frozenset({Kind.INTEGER}))
 DOUBLES = Parameter("a number", NUMERIC, double=True)
 TEXTS = Parameter("a text", frozenset({Kind.TEXT}))
 MOMENTS = Parameter("a date or a timestamp", frozenset({Kind.DATE, Kind.TIMESTAMP}))
-INSTANTS = Parameter("a date, a timestamp or an instant", MOMENT_KINDS)
+INSTANTS = Parameter("a date, a timestamp or a timestamptz", MOMENT_KINDS)
 ANY = Parameter("a value", frozenset(Kind))
 
 
@@ -147,6 +147,10 @@ class RowFunction:
     longest: Callable[[Sequence[Expr]], int] = lambda _: 0
     repeats: int = 1
     """How often its SQL holds the text of an argument."""
+    repeated: Callable[[Apply], int] | None = None
+    """How many operands its SQL makes of one, where that depends on the application."""
+    words: str = ""
+    """How it is written where its name is not."""
     keeps_nan: bool = False
     """Whether NaN in gives NaN out, so that it may stand for NULL in between.
 
@@ -155,6 +159,11 @@ class RowFunction:
     makes_nan: bool = False
     exact: bool = True
     """Whether every library gives the same last bit."""
+
+    @property
+    def shown(self) -> str:
+        """Return what an analyst calls it."""
+        return self.words or self.name
 
     def value(self, call: Apply, *values: Value) -> Value:
         """Return the value of an application, by the values of its arguments."""

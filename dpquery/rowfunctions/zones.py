@@ -29,10 +29,8 @@ from dpquery.rowfunctions.base import (
 )
 from dpquery.rowfunctions.dates import CLOCK, MOST_LISTED
 
-_MOST_CHANGES = 400
-"""So often, at most, the text of an instant stands in what looks up its offset."""
 _TIMESTAMPS = Parameter("a timestamp", frozenset({Kind.TIMESTAMP}))
-_INSTANTS = Parameter("an instant", frozenset({Kind.TIMESTAMPTZ}))
+_INSTANTS = Parameter("a timestamptz", frozenset({Kind.TIMESTAMPTZ}))
 
 
 def _unknown(zone: str) -> str | None:
@@ -60,14 +58,28 @@ def _offset_sql(number: str, changes: Changes) -> str:
     return between(0, len(changes.starts))
 
 
+def _possible(moment: Expr, changes: Changes) -> Changes:
+    """Return the changes that a moment can be beside, by what is known of it."""
+    inside = moment.domain & Interval(*map(Fraction, YEARS[Kind.TIMESTAMPTZ]))
+    assert inside.low is not None  # noqa: S101 - the calendar has both ends
+    assert inside.high is not None  # noqa: S101
+    return changes.between(int(inside.low), int(inside.high))
+
+
+def _repeated(moment: Expr, changes: Changes) -> int:
+    """Count the operands that the text of a moment makes in that of the moment moved.
+
+    It stands once beside each change, once as what is moved, and once where the calendar may
+    end; what is chosen at a change counts as half of one.
+    """
+    return 3 * len(_possible(moment, changes).starts) // 2 + 3
+
+
 def _changed_sql(moment: Expr, text: str, changes: Changes, made: str, sign: str) -> str:
     """Write a moment moved by its offset; NULL outside of the calendar."""
     number = f"epoch_us({text})"
     first, last = YEARS[Kind.TIMESTAMPTZ]
-    inside = moment.domain & Interval(Fraction(first), Fraction(last))
-    assert inside.low is not None  # noqa: S101 - the calendar has both ends
-    assert inside.high is not None  # noqa: S101
-    offset = _offset_sql(number, changes.between(int(inside.low), int(inside.high)))
+    offset = _offset_sql(number, _possible(moment, changes))
     moved = f"TRY({made}({number} {sign} {offset}))"
     if moment.domain.within(first, last):
         return moved
@@ -147,6 +159,7 @@ def _began_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
 FUNCTIONS = (
     RowFunction(
         name="LOCAL",
+        words="AT TIME ZONE",
         summary="What the clock of a zone shows at an instant, a timestamp",
         example="opened AT TIME ZONE 'Europe/Paris'",
         parameters=(_INSTANTS, _ZONE),
@@ -159,10 +172,11 @@ FUNCTIONS = (
         calls=("+", "epoch_us", "make_timestamp"),
         range=_clock_range,
         calendar=True,
-        repeats=_MOST_CHANGES,
+        repeated=lambda call: _repeated(call.arguments[0], zones.changes(_zone(call))),
     ),
     RowFunction(
         name="INSTANT",
+        words="AT TIME ZONE",
         summary="When the clock of a zone shows a timestamp; the first time, if twice",
         example="seen_at AT TIME ZONE 'Europe/Paris'",
         parameters=(_TIMESTAMPS, _ZONE, _ZONE),
@@ -178,10 +192,13 @@ FUNCTIONS = (
         ),
         calls=("-", "epoch_us", "make_timestamptz"),
         range=_instant_range,
-        repeats=_MOST_CHANGES,
+        repeated=lambda call: _repeated(
+            call.arguments[0], zones.changes_by_clock(str(stated(call.arguments[1])))
+        ),
     ),
     RowFunction(
         name="CLOCK_TRUNC",
+        words="DATE_TRUNC",
         summary="When the hour, minute or second of a zone's clock began that an instant is in",
         example="DATE_TRUNC('hour', opened)",
         parameters=(one_of(*CLOCK), _INSTANTS, _ZONE),
@@ -193,6 +210,6 @@ FUNCTIONS = (
         range=_began_range,
         calendar=True,
         listed=_began_listed,
-        repeats=_MOST_CHANGES,
+        repeated=lambda call: 1 + 2 * _repeated(call.arguments[1], zones.changes(_zone(call))),
     ),
 )

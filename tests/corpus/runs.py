@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dpquery import session as stages
+from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
 from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN
@@ -77,6 +79,12 @@ def sessions(file: Path) -> Iterator[tuple[Session, Session]]:
     ):
         oracle._engine._secret = duckdb._engine._secret  # one ledger has one
         yield duckdb, oracle
+
+
+def anew(database: Database) -> Session:
+    """Begin a session with a ledger of its own, in memory, over tables that are open."""
+    database.ledger = open_ledger(database.policy.ledger, promise_of(database.policy))
+    return Session(database, "default", None, lent=True)
 
 
 def scaled(query: str, factor: int) -> str:

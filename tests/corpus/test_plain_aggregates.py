@@ -75,15 +75,10 @@ def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_query_without_prefixes_and_prices_has_the_same_plan(
     query: str, plain: str, price: Loss
 ):
-    assert _meant(planned(plain, price)) == _meant(cases.planned(query))
-
-
-@pytest.mark.usefixtures("_apart")
-@pytest.mark.parametrize(("query", "plain", "price"), ACCEPTED, ids=lambda one: str(one)[:60])
-def test_what_is_understood_is_a_query_of_the_same_plan(query: str, plain: str, price: Loss):
+    """And so has the query as which it is understood."""
     found = planned(plain, price)
     again = cases.planned(found.checked.understood or plain)
-    assert _meant(again) == _meant(found)
+    assert _meant(again) == _meant(found) == _meant(cases.planned(query))
 
 
 def test_more_than_the_statement_has_is_noticed():

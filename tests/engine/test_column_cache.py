@@ -64,7 +64,7 @@ def require_same(policy: Policy, texts: Sequence[str], threads: int = 2) -> list
     return expected
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(cases())
 def test_what_is_kept_gives_the_integers_of_the_files(case: Case):
     with policies(case.pair, case.kind, case.seed, case.neighbours, case.texts) as sides:
@@ -106,7 +106,14 @@ UNITS: dict[str, tuple[Any, pa.DataType]] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "per_unit"), [*((kind, None) for kind in UNITS), ("texts", 1), ("small", 2)]
+    ("kind", "per_unit"),
+    [
+        *(("small", None), ("texts", 1), ("bytes", None)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("far apart", None), ("texts", None), ("small", 2))
+        ),
+    ],
 )
 def test_units_of_any_kind_are_numbered(tmp_path: Path, kind: str, per_unit: int | None):
     """Which values of a unit count in DP_KEYS is chosen by its own name, and by no number."""

@@ -7,6 +7,8 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -213,3 +215,52 @@ def test_no_line_changes_another(tmp_path: Path, format_: Format, seed: int, man
     for end in (b"\n", b"\r\n"):
         (tmp_path / "all.csv").write_bytes(end.join([b"", *random.sample(given, len(given))]))
         assert Counter(map(repr, rows([tmp_path / "all.csv"], format_))) == alone
+
+
+def at(time: str) -> datetime:
+    return datetime.fromisoformat(f"2024-05-06 {time}")
+
+
+WHOLE: list[tuple[str, Type, dict[str, object]]] = [
+    ("integers", INTEGER, {
+        "1": 1, "-7": -7, " 3 ": 3, "4.0": 4, "+5.": 5, str(2**63 - 1): 2**63 - 1,
+        "1.4": None, "0.5": None, "1e3": None, "0x10": None, "1_0": None, str(2**63): None,
+        "9223372036854775806.5": None, "": None, ".": None, "nan": None,
+    }),
+    ("decimals", Type(Kind.DECIMAL, 9, 2), {
+        "1.5": Decimal("1.50"), "-.250": Decimal("-0.25"), "3": Decimal("3.00"),
+        "0.001": None, "1.255": None, "12345678.1": None, "1e0": None,
+    }),
+    ("days", DATE, {
+        "2024-05-06": date(2024, 5, 6), "2024-05-07 00:00:00": date(2024, 5, 7),
+        "2024-05-08T00:00": date(2024, 5, 8), "2024-05-09 12:00": None,
+        "2024-05-10 00:00:00.5": None, "2024-05-11 00:00:01": None,
+    }),
+    ("moments", TIMESTAMP, {
+        "2024-05-06 07:08:09.123456": at("07:08:09.123456"),
+        "2024-05-06 07:08:09.1000000": at("07:08:09.1"),
+        "2024-05-06 07:08": at("07:08"), "2024-05-06 07:08:09.1234567": None,
+        "2024-05-06 07:08:09.1234560001": None,
+    }),
+]  # fmt: skip
+"""Texts of units, each with its own: no two that differ are one."""
+
+
+@pytest.mark.parametrize(("type_", "told"), [each[1:] for each in WHOLE], ids=lambda _: "")
+@pytest.mark.parametrize("format_", [Csv(",", '"', ""), Json()], ids=["csv", "json"])
+def test_a_unit_is_what_its_text_says_or_nobody(
+    tmp_path: Path, format_: Format, type_: Type, told: dict[str, object]
+):
+    """Rounded, 1.4 would be the unit 1; beside units it is."""
+    path = tmp_path / "a"
+    if isinstance(format_, Csv):
+        path.write_text("u,v\n" + "".join(f'"{text}","{text}"\n' for text in told))
+    else:
+        path.write_text("".join(json.dumps({"u": t, "v": t}) + "\n" for t in told))
+    columns = {name: Column(name, type_) for name in "uv"}
+    source = Files((path,), format_)
+    opened = Table("t", source, (), columns, unit="u", unit_type=type_)
+    found = [row for batch in batches(opened, ["u", "v"]) for row in batch.to_pylist()]
+    assert [row["u"] for row in found] == [*told.values()]
+    if type_ == INTEGER:
+        assert [row["v"] for row in found if row["u"] is None][:3] == [1, 1, 1000]

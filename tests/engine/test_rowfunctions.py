@@ -7,6 +7,7 @@ range that was stated before any row was read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +15,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -261,12 +263,17 @@ MEANT = {
     "LOCAL": ["z AT TIME ZONE 'Europe/Paris'", "zf AT TIME ZONE 'UTC'", "zf::TIMESTAMP",
               "zn AT TIME ZONE 'Pacific/Apia'", "HOUR(zf)", "MINUTE(zn)", "YEAR(zf)", "z::DATE",
               "DATE_TRUNC('month', zf)", "DATE_TRUNC('day', z)", "STRFTIME(zf, '%Y-%m-%d %H')",
-              "DATE_DIFF('day', z, zf)", "z + INTERVAL 2 DAY", "DAYNAME(zn)", "LAST_DAY(zf)"],
+              "DATE_DIFF('day', z, zf)", "z + INTERVAL 2 DAY", "DAYNAME(zn)", "LAST_DAY(zf)",
+              "at AT TIME ZONE 'Europe/Berlin' AT TIME ZONE 'America/New_York'",
+              "DATE_TRUNC('day', at AT TIME ZONE 'Europe/Berlin')",
+              "late::TIMESTAMPTZ AT TIME ZONE 'Australia/Lord_Howe'"],
     "INSTANT": ["at AT TIME ZONE 'Europe/Berlin'", "late AT TIME ZONE 'America/New_York'",
                 "at::TIMESTAMPTZ", "late AT TIME ZONE 'UTC'",
+                "CAST(at AS TIMESTAMP WITH TIME ZONE)",
+                "z AT TIME ZONE 'Europe/Paris' AT TIME ZONE 'Europe/Berlin'",
                 "nano AT TIME ZONE 'Australia/Lord_Howe'", "day::TIMESTAMPTZ"],
     "CLOCK_TRUNC": [f"DATE_TRUNC('{unit}', {of})" for unit in ("hour", "minute", "second")
-                    for of in ("z", "zf", "zn")],
+                    for of in ("z", "zf", "zn", "at AT TIME ZONE 'Europe/Berlin'")],
     "LIST_CONTAINS": ["LIST_CONTAINS(tags, 'a')", "ARRAY_HAS(tags, s)", "LIST_HAS(odds, 1.5)",
                       "'abc' IN UNNEST(tags)", "d IN UNNEST(odds)"],
     "LIST_LENGTH": ["LEN(tags)", "LENGTH(odds)"],
@@ -309,8 +316,8 @@ MIXED = [
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    """Write every edge of every column, beside the edges of others and NULL, in 900 rows."""
-    random, rows = Random(5), 900
+    """Write every edge of every column, beside the edges of others and NULL, in 600 rows."""
+    random, rows = Random(5), 600
     columns = {}
     for name, type_ in zip(SCHEMA.names, SCHEMA.types, strict=True):
         cells = [None, *CELLS[name]]
@@ -327,6 +334,20 @@ def path(tmp_path_factory) -> Path:
     found = tmp_path_factory.mktemp("rows") / "rows.parquet"
     pq.write_table(pa.table(columns, schema=SCHEMA), found, row_group_size=100)
     return found
+
+
+@pytest.fixture(scope="module")
+def table(path: Path) -> Table:
+    return private_table([path], COLUMNS, unit=None)
+
+
+@pytest.fixture(scope="module")
+def connection(table: Table) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give one instance over the rows to all: to start it takes longer than to ask it."""
+    with start() as opened:
+        attach(opened, [table])
+        define(opened, table, fingerprint(table))
+        yield opened
 
 
 def bound(text: str, table: Table) -> Expr:
@@ -374,22 +395,20 @@ def test_every_function_is_here():
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: str):
-    table = private_table([path], COLUMNS, unit=None)
+def test_both_engines_give_one_value_and_it_is_in_its_range(
+    table: Table, connection: duckdb.DuckDBPyConnection, text: str
+):
     expr = bound(text, table)
     rows = quoted(view_name(table))
     sql = Place(table, rows).value(expr)
     clocks = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME}
     shown = f"epoch_us({sql})" if expr.type.kind in clocks else sql
     shown = f"({sql}) - CAST('1970-01-01' AS DATE)" if expr.type == DATE else shown
-    with start() as connection:
-        attach(connection, [table])
-        define(connection, table, fingerprint(table))
-        query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
-        read = parsed(connection, f"SELECT {sql}")["select_list"]
-        require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
-        found = [plain(value) for (value,) in connection.execute(query).fetchall()]
-        connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
+    query = f"SELECT {shown} FROM {rows} WHERE {sql} IS NULL OR TRUE"
+    read = parsed(connection, f"SELECT {sql}")["select_list"]
+    require_expression(read, {c.name for c in COLUMNS}, ROW_FUNCTIONS)
+    found = [plain(value) for (value,) in connection.execute(query).fetchall()]
+    connection.execute(f"SELECT {shown} FROM {rows} WHERE FALSE")
     names = [name for _, name in columns_of(expr)]
     rows = [{(0, name): row[name] for name in names} for _, row in read_rows(table, names)]
     applied = [e for e in inside(expr) if isinstance(e, Apply)]
@@ -405,18 +424,31 @@ def test_both_engines_give_one_value_and_it_is_in_its_range(path: Path, text: st
 
 
 @pytest.mark.parametrize("name", MEANT)
-def test_a_row_function_states_the_functions_that_its_text_calls(name: str):
+def test_a_row_function_states_the_functions_that_its_text_calls(
+    table: Table, connection: duckdb.DuckDBPyConnection, name: str
+):
     """So that the closed list of the engine follows from the registry."""
-    table, called = private_table([Path("t.parquet")], COLUMNS, unit=None), set[str]()
-    function = rowfunctions.named(name)
-    with start() as connection:
-        for text in MEANT[name]:
-            for one in inside(bound(text, table)):
-                if isinstance(one, Apply) and one.function == name:
-                    sql = function.sql(one, *["x"] * len(one.arguments))
-                    found = walk(parsed(connection, f"SELECT {sql}"))
-                    called |= {n["function_name"] for n in found if "function_name" in n}
+    called, function = set[str](), rowfunctions.named(name)
+    for text in MEANT[name]:
+        for one in inside(bound(text, table)):
+            if isinstance(one, Apply) and one.function == name:
+                sql = function.sql(one, *["x"] * len(one.arguments))
+                found = walk(parsed(connection, f"SELECT {sql}"))
+                called |= {n["function_name"] for n in found if "function_name" in n}
     assert called <= set(function.calls or [name.lower()])
+
+
+@pytest.mark.parametrize("name", ["LOCAL", "INSTANT", "CLOCK_TRUNC"])
+def test_a_moment_stands_in_the_text_no_more_often_than_is_counted(table: Table, name: str):
+    function = rowfunctions.named(name)
+    for text in MEANT[name]:
+        for one in inside(bound(text, table)):
+            if isinstance(one, Apply) and one.function == name:
+                at = next(
+                    n for n, a in enumerate(one.arguments) if a.type.kind is not Kind.TEXT
+                )
+                texts = ["?" if n == at else "x" for n in range(len(one.arguments))]
+                assert 0 < function.sql(one, *texts).count("?") <= function.repeated(one)
 
 
 def require_inside(expr: Expr, value: object) -> None:

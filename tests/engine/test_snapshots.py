@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
+from time import monotonic
 from uuid import uuid4
 
 import psycopg
@@ -288,6 +291,38 @@ def test_a_copy_of_other_rows_is_not_kept(
             with pytest.raises(ScanFailed):
                 session.sql(COUNT)
         assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 6
+
+
+def test_a_copy_takes_no_longer_than_a_scan_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of rows that never end."""
+    from dpquery.engine.duckdb.sources import views
+
+    monkeypatch.chdir(tmp_path)
+    kept = Delta(tmp_path)
+    Path("policy.toml").write_text(
+        POLICY.format(source=kept.source) + "[limits]\nseconds = 1\n"
+    )
+
+    def without_end(source: External) -> object:
+        found = opened(source)
+
+        def read(names: Sequence[str], cut: Mapping[str, int]) -> pa.RecordBatchReader:
+            once = found.read(names, cut)
+            batches = once.read_all().to_batches()
+            return pa.RecordBatchReader.from_batches(once.schema, cycle(batches))
+
+        return replace(found, read=read)
+
+    with dpquery.connect("policy.toml") as session:
+        with monkeypatch.context() as changed:
+            changed.setattr(views, "opened", without_end)
+            began = monotonic()
+            with pytest.raises(ScanFailed):
+                session.sql(COUNT)
+            assert monotonic() - began < 30
+        assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 4
 
 
 def test_a_copy_is_held_against_its_state_afterwards(

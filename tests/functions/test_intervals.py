@@ -81,12 +81,15 @@ QUICK = {("DP_STDDEV_POP", "1/10"), *product(SIMPLE, EPS)}
 """The intervals of spreads take a thousand times as long as those of numbers."""
 
 
-@pytest.mark.parametrize("facts", [ALONE, WEIGHTED], ids=["rows", "weights"])
 @pytest.mark.parametrize(
-    ("name", "eps"),
+    ("name", "eps", "facts"),
     [
-        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow])
+        pytest.param(
+            *case, facts, id=f"{'-'.join(case)}-{said}", marks=[pytest.mark.slow] * slow
+        )
         for case in product(EXACT, EPS)
+        for said, facts in (("rows", ALONE), ("weights", WEIGHTED))
+        for slow in [case not in QUICK or (case[0] not in SIMPLE and facts == ALONE)]
     ],
 )
 def test_an_interval_holds_the_exact_value_as_often_as_stated(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ def own(place: Path, **arguments: Any) -> object:
     return dpquery.connect({"staff": str(place / "staff.parquet")}, **given)
 
 
+@cache  # what opens a policy is among the takers: those who ask share a session
 def asked(place: Path) -> dpquery.Session:
     return dpquery.connect(place / "policy.toml")
 
@@ -126,6 +128,7 @@ def counted(place: Path, **options: Any) -> object:
     return asked(place).table("staff").agg(n=dpquery.mean("age", **options)).explain()
 
 
+@cache
 def cursor(place: Path) -> Any:
     return dpquery.dbapi.connect(place / "policy.toml").cursor()
 

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import dpquery
+from dpquery.database import Database
 from dpquery.errors import BudgetRefused, NameRefused, PlanRefused, QueryRefused, RuleRefused
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import LedgerSettings
 from dpquery.session import Session
+from tests.corpus.runs import anew
+from tests.samples import sample_policy
 from tests.tasks import ROOT
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    shutil.copytree(ROOT / "datasets", tmp_path, dirs_exist_ok=True)
-    policy = (tmp_path / "policy.toml").read_text()
-    changed = policy.replace("epsilon = 2.0", "epsilon = 100\ndelta = 1e-4", 1)
-    assert changed != policy
-    (tmp_path / "policy.toml").write_text(changed)
-    with dpquery.connect(tmp_path / "policy.toml") as opened:
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    file = sample_policy(tmp_path_factory.mktemp("priced"), "epsilon = 100\ndelta = 1e-4")
+    policy = replace(load_policy(file), ledger=LedgerSettings(None))
+    with closing(Database(policy)) as opened:
         yield opened
+
+
+@pytest.fixture
+def session(database: Database) -> Session:
+    return anew(database)
 
 
 PLAIN = {

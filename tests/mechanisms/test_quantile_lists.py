@@ -281,6 +281,8 @@ def test_scores_of_replaced_rows_that_are_not_paid_twice_fail(name: str) -> None
 
 SLOW = {"recursive, four bins", "recursive, both ends", "recursive, low orders"}
 SLOW |= {"independent, uneven", "recursive, two bins", "recursive, not spread"}
+SLOW |= {"recursive, no rows", "joint, spread, two", "joint, spread, steep", "fitted, steep"}
+SLOW |= {"fitted, coarse bins", "fitted, no rows", "fitted, spread, no rows"}
 
 
 @pytest.mark.parametrize(

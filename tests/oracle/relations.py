@@ -105,9 +105,15 @@ class Relations:
             for row in plain_rows(self.public.rows(join.table))
         ]
         missing = {(join.number, name): None for name in names}
+        ours = [at for at in columns_of(join.condition) if at[0] != join.number]
+        met: dict[object, list[Row]] = {}
         for unit, row in self.rows(join.source):
-            found = [o for o in others if evaluate(join.condition, {**row, **o}) is True]
-            for other in found or ([missing] if join.keeps else []):
+            cells = tuple(row[at] for at in ours)  # rows that are equal there meet the same
+            if cells not in met:
+                met[cells] = [
+                    o for o in others if evaluate(join.condition, {**row, **o}) is True
+                ]
+            for other in met[cells] or ([missing] if join.keeps else []):
                 yield unit, {**row, **other}
 
     def _unnested(self, node: Unnest) -> Iterator[Owned]:

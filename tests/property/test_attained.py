@@ -7,11 +7,14 @@ two by as much. Mistakes in weights, sums and claims are then caught one by one.
 
 from __future__ import annotations
 
+import atexit
 import pkgutil
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 from random import Random
@@ -132,18 +135,27 @@ class Seen:
         return combinations([self.nobody, *self.others], 2)
 
 
+@cache
+def tables(kind: str) -> list[list[Path]]:
+    """Write a table for each of the units beside the crowd, once for all that asks of them."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return [
+        save([*CROWD, unit], [], SCHEMA, folder / str(number), Random(7))
+        for number, unit in enumerate(units(kind))
+    ]
+
+
 def looked_at(
     neighbours: Neighbours, grouped: bool, kind: str, calls: list[str], look: Callable
 ) -> Seen:
     """Ask the same calls of every table."""
     where = "WHERE x IS NOT NULL" + (" GROUP BY g" if grouped else "")
-    with tempfile.TemporaryDirectory() as directory:
-        found = []
-        for number, unit in enumerate(units(kind)):
-            paths = save([*CROWD, unit], [], SCHEMA, Path(directory) / str(number), Random(7))
-            settings = {"single": kind != "weights", "max_rows_contributed": LIMIT}
-            policy = policy_of(private_table(paths, COLUMNS, **settings), neighbours)
-            found.append(look(policy, f"SELECT {', '.join(calls)} FROM t {where}"))
+    settings = {"single": kind != "weights", "max_rows_contributed": LIMIT}
+    found = []
+    for paths in tables(kind):
+        policy = policy_of(private_table(paths, COLUMNS, **settings), neighbours)
+        found.append(look(policy, f"SELECT {', '.join(calls)} FROM t {where}"))
     return Seen(found[0], found[1:])
 
 

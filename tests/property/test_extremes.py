@@ -169,7 +169,7 @@ def test_plenty_of_epsilon_gives_what_there_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("source", [Stuck, Repeating])
-@pytest.mark.parametrize("pattern", in_turn(PATTERNS.values(), 2))
+@pytest.mark.parametrize("pattern", in_turn(PATTERNS.values(), 4))
 def test_broken_randomness_ends_in_an_answer_or_in_its_own_failure(
     tmp_path: Path, source, pattern
 ):

@@ -114,7 +114,7 @@ MANY = Pair(
 
 
 @given(cases())
-@settings(max_examples=15)
+@settings(max_examples=8)
 @example(Case(MANY, "k", 2, "", "weights"))
 @example(Case(MANY, "k", 0, "", "weights", Neighbours.SUBSTITUTE))
 @example(Case(MANY, "k, b", 2, "", "NULL is no group"))

@@ -177,7 +177,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finding]:
     opened.close()
 
 
-@pytest.mark.parametrize("paired", [2, extent.MOST_PAIRS])
+@pytest.mark.parametrize("paired", [2, pytest.param(extent.MOST_PAIRS, marks=pytest.mark.slow)])
 def test_limits_of_relations_are_found_within_their_claims(
     sides: Finding, monkeypatch: pytest.MonkeyPatch, paired: int
 ):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
 from decimal import Decimal
 from typing import Any
 
@@ -27,9 +26,9 @@ from dpquery.session import Session
 from dpquery.sql.bind.options import MECHANISM_ALIASES
 from tests.property.test_extremes import (
     COLUMNS,
-    DATA,
     LEAST,
     MOST,
+    ROWS,
     TYPES,
     Wanted,
     require_right,
@@ -107,38 +106,32 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
             yield text, wanted(function, name)
 
 
-@pytest.fixture(scope="module")
-def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Session]]:
-    folder = tmp_path_factory.mktemp("barest")
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                session(folder / f"{number}.parquet", rows, "duckdb", unit=None)
-            )
-            for number, rows in enumerate(DATA.values())
-        ]
+@pytest.fixture(scope="module", params=ROWS)
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
+    path = tmp_path_factory.mktemp("barest") / "t.parquet"
+    with session(path, request.param, "duckdb", unit=None) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
     ("function", "mechanism"), PAIRS, ids=lambda one: getattr(one, "name", one)
 )
-def test_every_mechanism_answers(
-    sessions: list[Session], function: DPFunction, mechanism: str
-) -> None:
+def test_every_mechanism_answers(opened: Session, function: DPFunction, mechanism: str) -> None:
     asked, expected = zip(*calls(function, mechanism), strict=True)
     may_miss = function.name in {"DP_FIRST_ABOVE", "DP_KEYS"}  # none may have so many rows
-    for opened in sessions:
-        (row,) = opened.sql(f"SELECT {', '.join(asked)} FROM t").rows
-        # The k largest groups are a list: each of them is a value.
-        lists = [value if isinstance(value, list) else [value] for value in row]
-        for values, of in zip(lists, expected, strict=True):
-            found = [(value,) for value in values if value is not None or not may_miss]
-            assert found or may_miss
-            require_right(found, [of])
-            if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
-                require_rising(values)
-            if function.chooses and function.name != "DP_KEYS":
-                require_on_grid(values)
+    (row,) = opened.sql(f"SELECT {', '.join(asked)} FROM t").rows
+    # The k largest groups are a list: each of them is a value.
+    lists = [value if isinstance(value, list) else [value] for value in row]
+    for values, of in zip(lists, expected, strict=True):
+        found = [(value,) for value in values if value is not None or not may_miss]
+        assert found or may_miss
+        require_right(found, [of])
+        if mechanism in OF_LISTS and function.name == "DP_QUANTILE":
+            require_rising(values)
+        if function.chooses and function.name != "DP_KEYS":
+            require_on_grid(values)
 
 
 def require_rising(values: list[Any]) -> None:

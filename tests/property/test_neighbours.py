@@ -126,7 +126,7 @@ HEAVY = Pair([[LIGHT], [LIGHT]], [[LIGHT], [LIGHT], [LIGHT] * 20_000], ([], [LIG
 ALL = ["SELECT DP_COUNT(*, eps=1), DP_COUNT(i, eps=1, max_rows_contributed=7) FROM t WHERE b"]
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(cases())
 @example(Case(HEAVY, ALL, "weights", seed=1))
 def test_releases_move_by_no_more_than_claimed_and_engines_agree(case: Case):

@@ -250,7 +250,7 @@ def test_what_ties_is_one_value(sides: Sides, text: str):
 
 
 def test_what_others_add_does_not_change_when_a_unit_comes(sides: Sides):
-    require_apart(sides, 15)
+    require_apart(sides, 10)
 
 
 @pytest.mark.parametrize("paired", [1, 3])
@@ -258,7 +258,7 @@ def test_that_holds_however_few_rows_of_a_unit_are_paired(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, paired: int
 ):
     monkeypatch.setattr(extent, "MOST_PAIRS", paired)
-    require_apart(sides, 6)
+    require_apart(sides, 4)
 
 
 @pytest.mark.slow

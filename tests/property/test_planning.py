@@ -177,7 +177,14 @@ def test_random_relations_are_planned_or_refused_at_length(relating: Session):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_grows_is_planned_or_refused(session: Session, shape: str):
     assert planned(session, shaped(shape, 3)) == "planned"
-    for size in (12, 70, 300):
+    for size in (12, 300):
+        planned(session, shaped(shape, size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_grows_is_planned_or_refused_on_the_way(session: Session, shape: str):
+    for size in (30, 70, 150):
         planned(session, shaped(shape, size))
 
 

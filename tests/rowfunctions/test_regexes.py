@@ -67,7 +67,7 @@ def meant(function: str, word: str, *stated: str) -> object:
     return evaluate(apply(HERE, function, *arguments), {})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(PATTERNS)
 def test_both_engines_match_the_same_texts(written: str):
     """And Python's own, which tries one way after another where RE2 follows all at once."""
@@ -82,7 +82,7 @@ def test_both_engines_match_the_same_texts(written: str):
         assert [meant(function, word, written) for word in WORDS] == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab%_é.\\-]^\n", max_size=6))
 def test_like_is_one_thing_in_three_ways(written: str):
     compiled = re.compile(like_regex(written), re.DOTALL)
@@ -126,7 +126,7 @@ def replacements(draw: st.DrawFn) -> Apply:
     return apply(HERE, "REGEXP_REPLACE", *arguments)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(replacements())
 def test_both_engines_replace_the_same_matches(call: Apply):
     words = [*TEXTS, *WORDS]

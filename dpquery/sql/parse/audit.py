@@ -79,6 +79,8 @@ _TYPES = {
     "timestampntz": "timestamp", "real": "float", "float4": "float", "uinteger": "uint",
 }  # fmt: skip
 """Names of types that mean another."""
+_ZONED = {("with", "time", "zone"): "timestamptz", ("without", "time", "zone"): "timestamp"}
+"""The words after TIMESTAMP that are part of the name of a type, and its short name."""
 _COALESCED = {"coalesce", "ifnull", "nvl"}
 
 
@@ -102,14 +104,20 @@ def check_all_read(source: Source, tree: exp.Expr, spans: Spans) -> None:
 
 def _written(source: Source, tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
     """Return the words of the text, folded; quoted ones are marked and stay as they are."""
-    before = ""
+    before, rest = "", 0
     for number, token in enumerate(tokens):
+        if rest:
+            rest -= 1
+            continue
         if token.token_type in _QUOTED:
             before = f"'{token.text}"
         else:
             before, last = fold(source.snippet(span_of(token))), before
             before = " ".join(_SPELLINGS.get(before, before).split())
             before = _TYPES.get(before, before)
+            words = tuple(fold(word.text) for word in tokens[number + 1 : number + 4])
+            if before == "timestamp" and words in _ZONED:
+                before, rest = _ZONED[words], len(words)
             following = tokens[number + 1].text.upper() if number + 1 < len(tokens) else ""
             ordering = before == "nulls" and following in {"FIRST", "LAST"}
             ordering |= last == "nulls" and before in {"first", "last"}

@@ -182,7 +182,8 @@ def _round(place: Expressions, node: exp.Expr, places: exp.Expr) -> Value:
 
 
 def _moment(place: Expressions, node: exp.Expr) -> Value:
-    remedy = f"CAST({place.spans.text(node)} AS DATE)"
+    timed = place.value(node).kind is Kind.TIME  # which is of no day
+    remedy = KINDS["m"][2] if timed else f"CAST({place.spans.text(node)} AS DATE)"
     return place.needed(node, KINDS["m"][1], "a date or a timestamp", remedy)
 
 
@@ -198,7 +199,9 @@ def _word(node: exp.Expr) -> str:
 
 def _part(place: Expressions, word: str, at: exp.Expr, node: exp.Expr) -> Value:
     name = word_of(word, place.spans.of(at), PART_NAMES)
-    return made(f"{name}({{0}})", _moment(place, node), kind=Kind.INTEGER)
+    timed = name in _SUBDAY and place.value(node).kind is Kind.TIME
+    found = place.value(node) if timed else _moment(place, node)
+    return made(f"{name}({{0}})", found, kind=Kind.INTEGER)
 
 
 def _by_clock(moment: Value, word: str) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import duckdb
 from dpquery.answer import Answer
 from dpquery.database import Database
 from dpquery.policy.load import load_policy
-from dpquery.session import Session
 from tests.corpus import runs
 from tests.corpus.benchmarks.questions import Question
 from tests.corpus.benchmarks.sets import QuestionSet
@@ -25,13 +24,12 @@ EPSILON, DELTA = 10**9, 1e-6
 class Place:
     """The tables of a set, for those who may see them and for those who may not."""
 
-    policy: Path
     database: duckdb.DuckDBPyConnection
+    ours: Database
 
     def ask(self, question: Question) -> Answer:
         """Ask under a large epsilon and a new ledger, in memory."""
-        with Session(Database(runs.policy_at(self.policy)), "default", None) as session:
-            return session.sql(question.sql, eps=EPSILON, delta=DELTA)
+        return runs.anew(self.ours).sql(question.sql, eps=EPSILON, delta=DELTA)
 
     def exact(self, sql: str) -> list[tuple]:
         return self.database.sql(sql).fetchall()
@@ -48,4 +46,5 @@ def opened(found: QuestionSet, folder: Path) -> Iterator[Place]:
             database.execute(
                 f"CREATE VIEW {table.name} AS FROM '{folder / table.name}.parquet'"
             )
-        yield Place(policy, database)
+        with closing(Database(runs.policy_at(policy))) as ours:
+            yield Place(database, ours)

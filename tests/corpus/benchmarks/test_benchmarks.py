@@ -26,7 +26,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         }
 
 
-@pytest.mark.parametrize(("name", "question"), in_turn(ASKED), ids=str)
+@pytest.mark.parametrize(("name", "question"), in_turn(ASKED, 5), ids=str)
 def test_a_question_is_answered_or_refused_as_stated(
     name: str, question: Question, places: dict[str, Place]
 ):

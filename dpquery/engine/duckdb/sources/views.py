@@ -153,7 +153,10 @@ def _copy_rows(
     snapshot: Snapshot,
     key: str | None = None,
 ) -> None:
-    """Copy what scans read of each value; of texts that tell units apart all, or NULL."""
+    """Copy what scans read of each value; of texts that tell units apart all, or NULL.
+
+    By the connection itself: a cursor of it has no limit of time, and can be given none.
+    """
     whole, every = _whole(table, key), _every(table)
     texts = {n: c for n, c in every.items() if c.type == TEXT and not c.path and n not in whole}
     cut = {name: column.max_length for name, column in texts.items()}
@@ -161,13 +164,12 @@ def _copy_rows(
         f"{_bounded(column, whole=name in whole)} AS {quoted(name)}"
         for name, column in every.items()
     )
-    with connection.cursor() as beside:  # what is registered is gone with it
-        beside.register("given", total_batches(snapshot.read(_names(table), cut)))
-        copied = _copied(table, key)
-        execute(
-            beside,
-            f"CREATE OR REPLACE TABLE {copied} AS SELECT {columns or '1 AS one'} FROM given",
-        )
+    made = f"CREATE OR REPLACE TABLE {_copied(table, key)}"
+    connection.register("given", total_batches(snapshot.read(_names(table), cut)))
+    try:
+        execute(connection, f"{made} AS SELECT {columns or '1 AS one'} FROM given")
+    finally:
+        connection.unregister("given")
 
 
 def _whole(table: Table, key: str | None) -> set[str | None]:
@@ -318,13 +320,12 @@ def _rows_of_files(
     table: Table, source: Files, every: Mapping[str, Column], key: str | None
 ) -> str:
     lines = quoted(_held(table))
-    types = {name: column.type for name, column in every.items()}
     match source.format:
         case Csv() as format_:
             of_files = (read_header(path, format_).fields or () for path in source.paths)
-            return csv_rows(format_, max(of_files, key=len), types, lines)
+            return csv_rows(format_, max(of_files, key=len), every, lines)
         case Json():
-            return json_rows(types, lines)
+            return json_rows(every, lines)
         case Parquet():
             return " UNION ALL ".join(map(_rows_of_part, _parts(table, source, key)))
         case other:

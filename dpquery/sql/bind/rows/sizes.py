@@ -53,6 +53,8 @@ def _size(expr: Expr, inner: list[_Size]) -> _Size:
             function = rowfunctions.named(name)
             far = any(a.type.kind in MOMENTS and not a.domain.bounded for a in arguments)
             size = function.repeats * (3 if far else 1)
+            if function.repeated is not None:
+                size = function.repeated(expr)
             if function.keeps_nan and expr.type.kind is Kind.DOUBLE:
                 return _Size(2 * size * numbers, size * numbers)
             size *= values

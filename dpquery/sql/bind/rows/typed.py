@@ -380,7 +380,7 @@ def bound_call(span: Span, function: RowFunction, arguments: Sequence[Expr]) -> 
     ]
     moments = [a for p, a in zip(taken, given, strict=True) if p in {MOMENTS, INSTANTS}]
     if len({moment.type.kind for moment in moments}) > 1:
-        title = f"{function.name} needs two dates, or two timestamps"
+        title = f"{function.shown} needs two dates, or two timestamps"
         mismatch(moments[1].span, title, "types differ", function.example)
     if function.alike:
         given = _one_type(span, given, function)
@@ -423,7 +423,7 @@ def _parameters(function: RowFunction, count: int, span: Span) -> Sequence[Param
         code, label = ("DPQ206", "too many arguments")
         if count < least:
             code, label = ("DPQ203", "an argument is missing")
-        raise miscounted(function.name, takes, span, function.example, code, label)
+        raise miscounted(function.shown, takes, span, function.example, code, label)
     return [*parameters[:count], *[parameters[-1]] * (count - most)]
 
 
@@ -443,9 +443,9 @@ def miscounted(
 def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     """Hold an argument against its parameter."""
     if is_nothing(argument) and not (function.alike and function.variadic):
-        _unfit(function, argument.span, "NULL", f"{function.name} of NULL is NULL")
+        _unfit(function, argument.span, "NULL", f"{function.shown} of NULL is NULL")
     if not is_nothing(argument) and argument.type.kind not in parameter.kinds:
-        title = f"{function.name} needs {parameter.what}"
+        title = f"{function.shown} needs {parameter.what}"
         mismatch(argument.span, title, f"{with_article(argument.type)} here", function.example)
     if parameter.literal:
         return _literal(function, parameter, argument)
@@ -454,7 +454,7 @@ def _fitting(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Expr:
     if not isinstance(argument, Literal):
-        title = f"{function.name} needs {parameter.what} here"
+        title = f"{function.shown} needs {parameter.what} here"
         why = "what a function does is known before any row is read."
         raise refusal("DPQ207", title, argument.span, "not a literal", why, function.example)
     value = argument.value
@@ -479,7 +479,7 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 
 def _unfit(function: RowFunction, span: Span, label: str, why: str) -> NoReturn:
-    title = f"{function.name} cannot be computed with this"
+    title = f"{function.shown} cannot be computed with this"
     raise refusal("DPQ205", title, span, label, f"{why}.", function.example)
 
 
