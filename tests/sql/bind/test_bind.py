@@ -102,7 +102,7 @@ refused[DPQ206]: DP_COUNT has no argument epsilom
 1 | SELECT DP_COUNT(*, epsilom=0.5) FROM staff
   |                    ^^^^^^^^^^^ unknown argument
 
-   why: it takes eps, contribution_bounds_per_group, delta, max_groups_contributed, max_rows_contributed, mechanism, rho, weight, weights.
+   why: it takes eps, confidence, contribution_bounds_per_group, delta, error, max_groups_contributed, max_rows_contributed, mechanism, rho, weight, ….
    try: eps=0.5""",  # noqa: E501
     ),
     (
