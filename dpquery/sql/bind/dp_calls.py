@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -177,13 +177,13 @@ def _given(node: exp.Expr) -> list[exp.Expr]:
     return node.expressions if isinstance(node, exp.Anonymous) else [*node.iter_expressions()]
 
 
-def _name_of(item: exp.Expr, rows: Conditions) -> str | None:
+def _name_of(item: exp.Expr, rows: Conditions, places: Set[str] = frozenset()) -> str | None:
     """Return the name of a named argument; otherwise `column = value` is a comparison."""
     match item:
         case exp.PropertyEQ() | exp.Kwarg():
             return str(item.this.name)
         case exp.EQ(this=exp.Column(this=exp.Identifier()) as left) if not left.table:
-            named = fold(left.name) in _OPTIONS or not rows.scope.knows(left.name)
+            named = fold(left.name) in _OPTIONS | places or not rows.scope.knows(left.name)
             return str(left.name) if named else None
     return None
 
@@ -204,14 +204,9 @@ class _Reader:
         positional: list[exp.Expr] = []
         named: dict[str, tuple[exp.Expr, Span]] = {}
         for item in self.node.expressions:
-            name = _name_of(item, self.rows)
-            if name is None:
-                positional.append(item)
-                continue
-            if any(
-                isinstance(one, Points) and one.name == fold(name) for one in self.positional
-            ):
-                positional.append(item.expression)
+            name = _name_of(item, self.rows, self._places)
+            if name is None or fold(name) in self._places:
+                positional.append(item if name is None else item.expression)
                 continue
             parameter, span = self._parameter(name, item), self.spans.of(item)
             if parameter.name in named:
@@ -225,11 +220,15 @@ class _Reader:
         self._require_positional(positional, named)
         return positional, named
 
+    @property
+    def _places(self) -> Set[str]:
+        """The names of what may stand by place or by name."""
+        return {one.name for one in self.positional if isinstance(one, Points)}
+
     def _is_option(self, item: exp.Expr) -> bool:
         """Return whether an argument has a name that is not one of a place."""
-        name = _name_of(item, self.rows)
-        places = {one.name for one in self.positional if isinstance(one, Points)}
-        return name is not None and fold(name) not in places
+        name = _name_of(item, self.rows, self._places)
+        return name is not None and fold(name) not in self._places
 
     def _parameter(self, name: str, item: exp.Expr) -> Parameter:
         for parameter in self.function.parameters:
