@@ -488,7 +488,6 @@ class Reads(StrEnum):
     SHAPE = "what its own release computes from the sums"
 
 
-_LISTS = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
 _KINDS = {Gives.COUNT: Kind.INTEGER, Gives.NUMBER: Kind.DOUBLE, Gives.TRUTH: Kind.BOOLEAN}
 
 
@@ -505,7 +504,6 @@ class Expression:
     """Whether DISTINCT may stand before it."""
     listed: int = 0
     """Up to how many stand for it, as a list in brackets; 0 if there is one alone."""
-
     noun: ClassVar[str] = "an argument"
     """How refusals call it."""
 
@@ -580,11 +578,11 @@ class DPFunction:
 
     def lists(self, call: Call) -> bool:
         """Return whether a call of it releases a list."""
-        return self.gives in _LISTS or isinstance(call.order, tuple)
+        lists = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
+        return self.gives in lists or isinstance(call.order, tuple)
 
     def kind(self, call: Call) -> Kind | None:
         """Return the kind of what a call of it releases; None of a list."""
         if self.lists(call):
             return None
-        of_argument = Kind.DOUBLE if call.argument is None else call.argument.type.kind
-        return _KINDS.get(self.gives, of_argument)
+        return _KINDS.get(self.gives, call.argument.type.kind if call.argument else Kind.DOUBLE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -31,6 +31,12 @@ from dpquery.functions.quantize import known_range
 from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
+from dpquery.sql.bind.arguments import (
+    bind_points,
+    is_number,
+    listed_in,
+    some_points,
+)
 from dpquery.sql.bind.options import (
     Given,
     read_option,
@@ -40,7 +46,6 @@ from dpquery.sql.bind.options import (
     refuse_constant,
 )
 from dpquery.sql.bind.orders import Orders
-from dpquery.sql.bind.points import bind_points, listed_in, some_points
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.parse.literals import unwrapped
@@ -170,13 +175,13 @@ def _given(node: exp.Expr) -> list[exp.Expr]:
     return node.expressions if isinstance(node, exp.Anonymous) else [*node.iter_expressions()]
 
 
-def _name_of(item: exp.Expr, rows: Conditions) -> str | None:
+def _name_of(item: exp.Expr, rows: Conditions, places: Set[str] = frozenset()) -> str | None:
     """Return the name of a named argument; otherwise `column = value` is a comparison."""
     match item:
         case exp.PropertyEQ() | exp.Kwarg():
             return str(item.this.name)
         case exp.EQ(this=exp.Column(this=exp.Identifier()) as left) if not left.table:
-            named = fold(left.name) in _OPTIONS or not rows.scope.knows(left.name)
+            named = fold(left.name) in _OPTIONS | places or not rows.scope.knows(left.name)
             return str(left.name) if named else None
     return None
 
@@ -198,14 +203,9 @@ class _Reader:
         positional: list[exp.Expr] = []
         named: dict[str, tuple[exp.Expr, Span]] = {}
         for item in self.node.expressions:
-            name = _name_of(item, self.rows)
-            if name is None:
-                positional.append(item)
-                continue
-            if any(
-                isinstance(one, Points) and one.name == fold(name) for one in self.positional
-            ):
-                positional.append(item.expression)
+            name = _name_of(item, self.rows, self._places)
+            if name is None or fold(name) in self._places:
+                positional.append(item if name is None else item.expression)
                 continue
             parameter, span = self._parameter(name, item), self.spans.of(item)
             if parameter.name in named:
@@ -219,11 +219,15 @@ class _Reader:
         self._require_positional(positional, named)
         return positional, named
 
+    @property
+    def _places(self) -> Set[str]:
+        """The names of what may stand by place or by name."""
+        return {one.name for one in self.positional if isinstance(one, Points)}
+
     def _is_option(self, item: exp.Expr) -> bool:
         """Return whether an argument has a name that is not one of a place."""
-        name = _name_of(item, self.rows)
-        places = {one.name for one in self.positional if isinstance(one, Points)}
-        return name is not None and fold(name) not in places
+        name = _name_of(item, self.rows, self._places)
+        return name is not None and fold(name) not in self._places
 
     def _parameter(self, name: str, item: exp.Expr) -> Parameter:
         for parameter in self.function.parameters:
@@ -312,13 +316,13 @@ class _Reader:
     def _refuse_surplus(self, positional: Sequence[exp.Expr], named: Given) -> NoReturn:
         function, taken = self.function, len(self.function.positional)
         surplus = positional[taken]
-        number = _is_number(surplus)
+        number = is_number(surplus)
         texts = [self.spans.text(argument) for argument in positional[:taken]]
         if isinstance(positional[0], exp.Distinct):
             texts[0] = f"DISTINCT {texts[0]}"
         several = positional[taken - 1 :]
         if _PRICES & {*named}:
-            if isinstance(function.positional[-1], Share) and all(map(_is_number, several)):
+            if isinstance(function.positional[-1], Share) and all(map(is_number, several)):
                 texts[-1] = f"[{', '.join(map(self.spans.text, several))}]"
             texts.append(self._stated(named))
         else:
@@ -484,7 +488,7 @@ class _Reader:
                 limits, span = (Fraction(one.least), Fraction(one.most)), self.spans.of(node)
                 value = unwrapped(node)
                 number = int(read_whole_between(name, value, span, limits, remedy))
-            elif isinstance(one, Points) and one.counted and _is_number(unwrapped(node)):
+            elif isinstance(one, Points) and one.counted and is_number(unwrapped(node)):
                 name, span = f"the number of {one.noun}", self.spans.of(node)
                 limits = Fraction(2), Fraction(one.most)
                 number = int(read_whole_between(name, unwrapped(node), span, limits, "10"))
@@ -513,7 +517,7 @@ class _Reader:
     def points(self, positional: Sequence[exp.Expr]) -> tuple[Expr, ...]:
         """Bind whether a row is at or below each of the values that are listed."""
         for one, node in zip(self.positional, positional, strict=True):
-            if isinstance(one, Points) and not (one.counted and _is_number(unwrapped(node))):
+            if isinstance(one, Points) and not (one.counted and is_number(unwrapped(node))):
                 mended = partial(self._with, self.spans.of(node))
                 return bind_points(
                     self.function.name, one, self.rows, positional[0], node, mended
@@ -549,7 +553,3 @@ class _Reader:
                 remedy = f"DP_MODE({written}, eps=0.5)"  # MAX gives one that stands for all
             mismatch(argument.span, title, label, remedy, *ordered)
         return argument
-
-
-def _is_number(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string

@@ -1,4 +1,4 @@
-"""Reads what stands in brackets in a DP_ call: points to count values up to, or columns."""
+"""What stands by place in a DP_ call: points to count values up to, columns in brackets."""
 
 from __future__ import annotations
 
@@ -102,3 +102,8 @@ def listed_in(
         label, why = f"{len(whole.expressions)} of them", "each of them adds noise to all."
         raise refusal("DPQ205", title, span, label, why, mended(f"[{few}]"))
     return list(whole.expressions)
+
+
+def is_number(node: exp.Expr) -> bool:
+    """Return whether a number stands there."""
+    return isinstance(node, exp.Literal) and not node.is_string
