@@ -348,18 +348,26 @@ def on_axes(chart: Chart, axes: Any = None) -> Any:
             raise ImportError("plot() needs matplotlib: pip install 'dpquery[plot]'") from None
         axes = pyplot.subplots()[1]
     values = [math.nan if one.value is None else one.value for one in chart.points]
-    errors = [[_reach(one, one.low) for one in chart.points]]
-    errors.append([_reach(one, one.high) for one in chart.points])
+    scale = _scale(chart.points, 1)
+    far = 2 * (scale.high - scale.low)
+    ends = [one.low for one in chart.points], [one.high for one in chart.points]
+    errors = [
+        [_reach(one, end, far) for one, end in zip(chart.points, of, strict=True)]
+        for of in ends
+    ]
     bars = {"yerr": errors, "capsize": 3} if chart.certainty else {}
     labels = [one.label for one in chart.points]
     if chart.form is Form.LINE:
         axes.errorbar(labels, values, marker="o", **bars)
-        axes.figure.autofmt_xdate()
+        axes.tick_params(axis="x", rotation=30)
     else:
         places = range(len(values))
         axes.bar(places, values, width=1.0 if chart.form is Form.HISTOGRAM else 0.8,
                  edgecolor="white", **bars)  # fmt: skip
         axes.set_xticks(places, [_quoted(label) for label in labels])
+    if any(math.isinf(end) for of in ends for end in of if end is not None):
+        margin = far / 40
+        axes.set_ylim(scale.low - margin, scale.high + margin)
     axes.set_xlabel(_quoted(chart.over))
     told = f" ({chart.certainty})" if chart.certainty else ""
     axes.set_ylabel(f"{_quoted(chart.name)}{told}")
@@ -371,8 +379,8 @@ def _quoted(label: object) -> str:
     return cell_text(label).replace("$", r"\$")
 
 
-def _reach(point: Point, end: float | None) -> float:
-    """Return how far an error bar reaches from its value; one without an end has none."""
-    if end is None or point.value is None or not math.isfinite(end):
+def _reach(point: Point, end: float | None, far: float) -> float:
+    """Return how far an error bar reaches from its value: beyond the axes, if unlimited."""
+    if end is None or point.value is None:
         return 0.0
-    return abs(end - point.value)
+    return min(abs(end - point.value), far)

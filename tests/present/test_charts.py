@@ -160,6 +160,18 @@ def test_no_value_breaks_a_picture_or_its_width(labels, data, columns, plain):
     assert all(width(line) <= max(columns, 50) for line in lines[1:])
 
 
+def test_the_largest_doubles_have_a_scale():
+    chart = chart_of([Series("k", ["a", "b", "c"]), Series("n", [1.7e308, -1.7e308, 5e-324])])
+    assert [point.value for point in chart.points] == [None, None, 5e-324]
+    assert as_text(chart, 40).count("█") > 20
+
+
+def _column(segment: Any) -> tuple[float, tuple[float, float]]:
+    """Return where an error bar is, and its ends."""
+    (x, low), (_, high) = segment
+    return float(x), (float(low), float(high))
+
+
 def test_matplotlib_draws_the_same(monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -170,6 +182,11 @@ def test_matplotlib_draws_the_same(monkeypatch):
         assert [bar.get_height() for bar in axes.patches] == points
         assert axes.get_ylabel() == "n (95 % within)"
         axes.figure.canvas.draw()
+        low, high = axes.get_ylim()
+    ((_, (below, above)),) = [
+        bar for bar in map(_column, axes.collections[0].get_segments()) if bar[0] == 0
+    ]
+    assert below < low < high < above, "what is unlimited is drawn so"
     axes = VISITS.plot()
     assert list(axes.lines[0].get_ydata()) == [100, 60, 80, 120, 90]
     dear = answer({"$x^{": ["$y_{", "b"], "n": [Decimal("1.5"), 2]}, {})
