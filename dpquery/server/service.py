@@ -95,6 +95,8 @@ class Service:
         self._retiring: set[asyncio.Task[None]] = set()
         self._wrong: dict[_Guesser, _Wrong] = {}
         """By name and place, and by place; the last that was wrong comes last."""
+        self._seen: dict[_Guesser, None] = {}
+        """Who has logged in, and from where: what others guess there does not lock them out."""
         self._secret = secrets.token_bytes(32)
         self._running: Counter[str] = Counter()
         """Statements that wait or run, by who asks."""
@@ -171,9 +173,12 @@ class Service:
 
     def require_unlocked(self, name: str, place: str) -> bool:
         """Return whether a name may try to log in from a place."""
-        found = map(self._wrong.get, _counted(name, place))
+        own, here = _counted(name, place)
+        counted = (own,) if own in self._seen else (own, here)
         now = time.monotonic()
-        return all(wrong is None or wrong.until <= now for wrong in found)
+        return all(
+            wrong is None or wrong.until <= now for wrong in map(self._wrong.get, counted)
+        )
 
     async def refused(self, name: str, place: str) -> None:
         """Count a wrong password, and take time over it."""
@@ -200,7 +205,11 @@ class Service:
         user: User | None = self.users.known.get(name)
         if user is None:
             return None
-        self._wrong.pop(_counted(name, place)[0], None)
+        own, _ = _counted(name, place)
+        self._wrong.pop(own, None)
+        self._seen[own] = None
+        while len(self._seen) > MOST_COUNTED:
+            del self._seen[next(iter(self._seen))]
         self.metrics["login", "admitted"] += 1
         self.log("login", name=name, place=place, door=door)
         return Client(name, user.owner, door)
@@ -247,7 +256,7 @@ class Service:
         began = time.monotonic()
         try:
             request = Request(do, client.name, client.session, arguments, whole)
-            reply = await self._pool.ask(request, ticket)
+            reply = await self._asked(request, ticket, began)
         finally:
             running[client.name] -= 1
         if reply.session is not None:
@@ -258,6 +267,26 @@ class Service:
         who = {"name": client.name, "door": client.door}
         self.log("statement", **who, do=do, ended=reply.ended, code=fault)
         return reply
+
+    async def _asked(self, request: Request, ticket: Ticket | None, began: float) -> Reply:
+        """Have a request answered; it is stopped on the grid of times, where there is one.
+
+        Whether it had ended by the moment that an analyst chose would tell of time otherwise.
+        """
+        if ticket is None or self.policy.limits.answer_times is None:
+            return await self._pool.ask(request, ticket)
+        later = Ticket()
+
+        async def pass_on() -> None:
+            await ticket.stopped.wait()
+            await self._leave(began)
+            later.stop()
+
+        passing = asyncio.create_task(pass_on())
+        try:
+            return await self._pool.ask(request, later)
+        finally:
+            passing.cancel()
 
     def is_analyst(self, name: str) -> bool:
         """Return whether a user has a budget to ask from."""

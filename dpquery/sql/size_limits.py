@@ -8,11 +8,14 @@ as relations are bound: one that doubles at each level is refused before it has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
+from dpquery import functions
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, advice, refusal
+from dpquery.functions.points import Points
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
-from dpquery.ir.query import Frontier
+from dpquery.ir.query import Call, Frontier
 from dpquery.ir.relations import (
     MOST_PAIRS,
     PerUnit,
@@ -180,8 +183,17 @@ def _texts(frontier: Frontier) -> Iterator[tuple[Relation, int]]:
 
 def _roots(frontier: Frontier) -> Iterator[Expr]:
     yield from expressions_in((frontier.calls, frontier.keys))
+    for call in frontier.calls:
+        yield from _compared(call)
     for node in walk(frontier.relation):
         yield from expressions_of(node)
+
+
+def _compared(call: Call) -> Iterator[Expr]:
+    """Return what a call compares with the ends of bins, once for each that the plan makes."""
+    taken = functions.registered(call.function).positional
+    if call.argument is not None and any(isinstance(one, Points) for one in taken):
+        yield from repeat(call.argument, 0 if call.points else call.number or 0)
 
 
 def _written_out(relation: Relation) -> dict[tuple[int, str], int]:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from dpquery.server.catalogue.client import TwinSettings
 from dpquery.server.catalogue.schema import shown_tables
 from dpquery.server.frames import Reply, Request, packed, read_frame
 from dpquery.server.pool import Pool, Ticket, WorkerSettings
+from dpquery.server.service import Client, Service, Settings
+from dpquery.server.users import Users
 from tests.server.places import ANALYSTS, served, workers
 from tests.shell.slow import slow_policy
 
@@ -296,3 +299,30 @@ def test_a_confined_process_reaches_its_files_and_no_other(tmp_path: Path):
     denied = "PermissionError"
     twice = f"{denied} {denied}"
     assert told == ["data", twice, twice, denied, denied, denied, denied]
+
+
+def test_with_answer_times_a_stop_is_heard_at_these_times_alone(tmp_path: Path, monkeypatch):
+    """When an analyst stops it, would else tell whether it had ended by any moment."""
+    policy = served(tmp_path)
+    Users.beside(policy).with_user("alice", "a long password", owner=False).write()
+    service = Service(Settings(policy), lambda _: None)
+    object.__setattr__(service.policy.limits, "answer_times", 1)
+    heard: list[float] = []
+
+    async def ask(request: Request, ticket: Ticket) -> Reply:
+        began = time.monotonic()
+        await ticket.stopped.wait()
+        heard.append(time.monotonic() - began)
+        return Reply("stopped")
+
+    monkeypatch.setattr(service._pool, "ask", ask)
+
+    async def stopped() -> None:
+        ticket, client = Ticket(), Client("alice")
+        asking = asyncio.create_task(service.ask(client, "sql", {"text": COUNT}, ticket=ticket))
+        await asyncio.sleep(0.1)
+        ticket.stop()
+        assert (await asking).ended == "stopped"
+
+    asyncio.run(stopped())
+    assert 0.9 < heard[0] < 1.9

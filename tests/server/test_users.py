@@ -136,7 +136,9 @@ def test_a_file_that_others_may_read_by_now_is_noticed_and_told_of_once(tmp_path
 def test_guesses_are_bounded_by_name_and_by_place(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("dpquery.server.service.PAUSE", 0.0)
     monkeypatch.setattr("dpquery.server.service.MOST_COUNTED", 150)
-    service = Service(Settings(served(tmp_path)), lambda _: None)
+    policy = served(tmp_path)
+    Users.beside(policy).with_user("alice", "a long password", owner=False).write()
+    service = Service(Settings(policy), lambda _: None)
 
     def wrong(name: str, place: str, times: int = 1) -> None:
         for _ in range(times):
@@ -153,6 +155,10 @@ def test_guesses_are_bounded_by_name_and_by_place(tmp_path: Path, monkeypatch):
     assert not service.require_unlocked("alice", "192.0.2.1")
     assert not service.require_unlocked("bob", "192.0.2.1")
     assert service.require_unlocked("bob", "192.0.2.2")
+    assert service.admitted("alice", "192.0.2.1", "test")  # her connections stay
+    assert service.require_unlocked("alice", "192.0.2.1"), (
+        "others guess there, and she is known"
+    )
     for number in range(100):
         wrong(str(number), f"2001:db8::{number:x}")
     assert not service.require_unlocked("bob", "2001:db8::ffff")

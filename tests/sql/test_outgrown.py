@@ -70,6 +70,12 @@ def asked(comparisons: int) -> str:
     return f"{COUNT}staff WHERE {' OR '.join(f'age = {i}' for i in range(comparisons))}"
 
 
+def bins(calls: int) -> str:
+    """Ask for so many histograms of 50 bins, of three terms each."""
+    listed = (f"DP_HISTOGRAM(age + {i}, 50, eps=0.01)" for i in range(calls))
+    return f"SELECT {', '.join(listed)} FROM staff"
+
+
 def texts(calls: int) -> str:
     """Ask of pairs of rows, with so many calls of 256 characters each."""
     cut = "DP_COUNT(DISTINCT LEFT(CONCAT(a.region, b.region), 256), eps=0.1)"
@@ -95,6 +101,7 @@ AT_THE_EDGE = [
     (nested(MOST_NODES), nested(MOST_NODES + 1), "of 129 steps"),
     (multiplied(8, 8), multiplied(8, 9), "one row can become 72 rows"),
     (asked(MOST_TERMS // 3), asked(MOST_TERMS // 3 + 1), "have 4,003 terms"),
+    (bins(26), bins(27), "have 4,131 terms"),
     (texts(2), texts(3), "65,536 rows of one unit, of 768 characters each"),
     (wide(64), wide(65), "one row becomes 1, of 66,560 characters each"),
     (
