@@ -186,7 +186,10 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
     try:
         # A public table may be a CSV file, which is read by the declared types.
         found = file_misfits(table, visit.schema) if table.public else misfits(table)
-        yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
+        further = [] if table.public or not table.way[1:] else misfits(table.way[1])
+        for one in found:
+            of = f" (a key of {table.way[1].name})" if one in further else ""
+            yield Severity.FAULT, one.column, one.text + of
         if table.public or not found:
             lack = [] if table.public else lacking_columns(table)
             yield from ((Severity.NOTE, one.column, one.text) for one in lack)
