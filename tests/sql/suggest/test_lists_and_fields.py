@@ -20,13 +20,22 @@ max_rows_contributed = 2
 [tables.visits.columns]
 id.type = "integer"
 tags = { type = "text[]", keys = ["a", "b"] }
+begun = { type = "timestamp", bounds = [2024-01-01T00:00:00, 2025-01-01T00:00:00] }
+ended = { type = "timestamp", bounds = [2024-01-01T00:00:00, 2025-01-01T00:00:00] }
 "address.city" = { type = "text", keys = ["Bonn"] }
 """
 
 
 @pytest.fixture
 def visits(tmp_path: Path) -> Path:
-    rows = {"id": [1, 2], "tags": [["a"], []], "address": [{"city": "Bonn"}] * 2}
+    moments = pa.array([1, 2], pa.timestamp("us"))
+    rows = {
+        "begun": moments,
+        "ended": moments,
+        "id": [1, 2],
+        "tags": [["a"], []],
+        "address": [{"city": "Bonn"}] * 2,
+    }
     pq.write_table(pa.table(rows), tmp_path / "visits.parquet")
     policy = tmp_path / "policy.toml"
     policy.write_text(FIELDS)
@@ -81,3 +90,23 @@ def test_a_field_without_quotes_is_told_with_them(visits: Path):
     with pytest.raises(PolicyInvalid) as refused:
         dpquery.connect(visits)
     assert refused.value.diagnostic.remedy[0] == 'type = "text"'
+
+
+@pytest.mark.parametrize(
+    ("written", "offered"),
+    [
+        ("EPOCH(ended - begun)", "DATE_DIFF('second', begun, ended)"),
+        ("ended - begun", "DATE_DIFF('hour', begun, ended)"),
+    ],
+)
+def test_the_time_between_two_moments_is_offered_in_a_unit(
+    visits: Path, written: str, offered: str
+):
+    query = f"SELECT DP_AVG({written}, eps=0.5, bounds=[0, 99]) FROM visits"
+    with dpquery.connect(visits) as session:
+        with pytest.raises(QueryRefused) as refused:
+            session.sql(query)
+        found = refused.value.diagnostic
+        assert found.remedy[0] == offered
+        assert query[found.span.start : found.span.end] == written
+        session.sql(query.replace(written, offered))
