@@ -25,6 +25,7 @@ from dpquery.answer import Answer
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
+from dpquery.functions.points import Points
 from dpquery.functions.wanted import ERRORS
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
@@ -229,11 +230,18 @@ class Aggregate:
         more = self.function.first if self.function.several else None
         takes = chain(self.function.positional[1:], repeat(more))
         for one, value in zip(takes, self.arguments[1:], strict=False):
-            if isinstance(one, Expression):
+            if isinstance(one, Expression) and one.listed and isinstance(value, list | tuple):
+                inner = [read_part(part, Place.VALUE, self._taker) for part in value]
+                parts.append("[" + joined(", ", inner) + "]")
+            elif isinstance(one, Expression):
                 parts.append(read_part(value, Place.VALUE, self._taker))
             else:
                 parts.append(Written((written_setting(value),)))
+        points = {one.name for one in self.function.positional if isinstance(one, Points)}
         for option, value in self.options:
+            if option in points:
+                parts.append(Written((f"{option}={written_setting(value)}",)))
+                continue
             parts.append(Written((f"{written_name(option)}={_setting(option, value)}",)))
         call = f"{self.name}(" + joined(", ", parts) + ")"
         if not self.conditions:

@@ -224,7 +224,7 @@ def budget(
         policy: what parts its tables.
         standing: gives the limit that binds a question about some parts, or about all.
         failed: how many statements of the analyst count as failed.
-        last: what the analyst's last charge was for.
+        last: what the analyst's last charge was for: how many more there could be is told.
     """
     whole = standing(EVERYBODY)
     rows = [_budget(whole, whole.name, additive(last))]
@@ -242,7 +242,7 @@ def _budget(standing: Standing, of: str, last: Spent = NOTHING) -> dict[str, str
     row |= {name: decimal_text(loss.epsilon) for name, loss in parts.items()}
     row |= {f"{name}_delta": decimal_text(loss.delta) for name, loss in parts.items()}
     if last != NOTHING:
-        row["like_last"] = f"about {standing.times(last):,} more"
+        row["more"] = f"{standing.times(last):,}"
     if standing.ceiling.converted:
         rho = (standing.ceiling.rho, standing.total.rho, standing.left_as_rho)
         row |= {

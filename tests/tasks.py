@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpquery import functions, rowfunctions
 from dpquery.functions.base import DPFunction, Expression
+from dpquery.functions.points import Points
 from dpquery.policy import keys
 from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction
@@ -54,6 +55,11 @@ def _function(function: DPFunction) -> str:
         asked = "a column or an expression" if isinstance(one, Expression) else one.noun
         asked += ", or `*` for all rows" if one == function.first and one.star else ""
         asked += ", or several" if function.several else ""
+        if isinstance(one, Expression) and one.listed:
+            asked = f"a list of up to {one.listed} columns or expressions, in brackets"
+        if isinstance(one, Points):
+            asked = f"a list of {one.noun}" + ", or how many" * one.counted
+            asked += f"; also as `{one.name}=`"
         rows.append(f"| the {place} | {asked} |")
     for parameter in function.parameters:
         names = " or ".join(f"`{name}`" for name in (parameter.name, *parameter.aliases))

@@ -104,7 +104,8 @@ def signature(function: DPFunction) -> str:
 def _place(one: Positional) -> str:
     """Write what stands at a place of a call."""
     if isinstance(one, Expression):
-        return ("* or " if one.star else "") + _ASKED[one.takes]
+        asked = f"[{_ASKED[one.takes]}, ...]" if one.listed else _ASKED[one.takes]
+        return ("* or " if one.star else "") + asked
     return one.label
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
-from dpquery.functions.covariance import COVAR_POP
+from dpquery.functions.covariance import COVAR_POP, COVAR_SAMP
+from dpquery.functions.distribution import CDF, HISTOGRAM
+from dpquery.functions.linear import LINREG
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments import (
     AVG,
@@ -17,6 +19,7 @@ from dpquery.functions.moments import (
 )
 from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
+from dpquery.functions.regression import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
 __all__ = ["ALL", "find", "names", "registered"]
@@ -32,6 +35,14 @@ ALL: tuple[DPFunction, ...] = (
     STDDEV_POP,
     STDDEV_SAMP,
     COVAR_POP,
+    COVAR_SAMP,
+    CORR,
+    REGR_SLOPE,
+    REGR_INTERCEPT,
+    REGR_R2,
+    LINREG,
+    HISTOGRAM,
+    CDF,
     QUANTILE,
     MEDIAN,
     MIN,

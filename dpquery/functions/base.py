@@ -20,6 +20,8 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
+from dpquery.functions.offers import narrower
+from dpquery.functions.points import Points
 from dpquery.ir.measures import (
     Candidates,
     GroupRequest,
@@ -230,19 +232,6 @@ def without_option(call: Call, span: Span | None) -> str:
     """Write a call without the option whose value stands there."""
     assert span is not None  # noqa: S101 - the option was given, and is refused
     return without(call.text, span.start - call.span.start, span.end - call.span.start)
-
-
-def narrower(call: Call, bounds: str = "[0, 1000]") -> str:
-    """Write the call between other bounds."""
-    options, text = call.options, call.text
-    if options.bounds_span is None and options.group_bounds_span is None:
-        return f"{text.removesuffix(')')}, bounds={bounds})"
-    given = [(options.bounds_span, bounds), (options.group_bounds_span, "[0, 50]")]
-    found = [(span, other) for span, other in given if span is not None]
-    for span, other in sorted(found, key=lambda part: -part[0].start):
-        start, end = span.start - call.span.start, span.end - call.span.start
-        text = f"{text[:start]}{other}{text[end:]}"
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +475,8 @@ class Gives(StrEnum):
     SUM = "a number of the argument's type"
     VALUE = "a value of the argument"
     VALUES = "a list of values of the argument"
+    NUMBERS = "a list of doubles"
+    COUNTS = "a list of whole numbers"
     TRUTH = "true or false"
 
 
@@ -511,7 +502,8 @@ class Expression:
     """Whether * may stand for it: all rows, as in DP_COUNT(*)."""
     distinct: bool = False
     """Whether DISTINCT may stand before it."""
-
+    listed: int = 0
+    """Up to how many stand for it, as a list in brackets; 0 if there is one alone."""
     noun: ClassVar[str] = "an argument"
     """How refusals call it."""
 
@@ -543,7 +535,7 @@ class Number:
         return f"a {self.name}"
 
 
-Positional = Expression | Share | Number
+Positional = Expression | Share | Number | Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,11 +578,11 @@ class DPFunction:
 
     def lists(self, call: Call) -> bool:
         """Return whether a call of it releases a list."""
-        return self.gives is Gives.VALUES or isinstance(call.order, tuple)
+        lists = {Gives.VALUES, Gives.NUMBERS, Gives.COUNTS}
+        return self.gives in lists or isinstance(call.order, tuple)
 
     def kind(self, call: Call) -> Kind | None:
         """Return the kind of what a call of it releases; None of a list."""
         if self.lists(call):
             return None
-        of_argument = Kind.DOUBLE if call.argument is None else call.argument.type.kind
-        return _KINDS.get(self.gives, of_argument)
+        return _KINDS.get(self.gives, call.argument.type.kind if call.argument else Kind.DOUBLE)

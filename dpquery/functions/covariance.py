@@ -6,7 +6,8 @@ unit moves the four together by at most its weight times J K in L1 norm, and by 
 it is replaced: each gets noise for the whole epsilon (`moments.py`). With their total T, the
 mean of j/J is (s10 + s11) / T, that of k/K is (s01 + s11) / T and that of the product s11 / T,
 so the covariance of both is (s00 s11 - s10 s01) / T^2. No sum is negative, so it lies between
--1/4 and 1/4, as that of any shares does.
+-1/4 and 1/4, as that of any shares does. T over J K is the number of rows, by which that of a
+sample is corrected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import ClassVar
 
 from dpquery.functions.additive import ADDITIVE, double, significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
-from dpquery.functions.moments import Basis, bernstein
+from dpquery.functions.moments import Basis, Shape, bernstein
 from dpquery.mechanisms.laplace import Reach, share_range
 
 CORNERS = tuple((j, i) for i, j in product((0, 1), repeat=2))
@@ -32,14 +33,18 @@ class Covariance:
 
     degrees: ClassVar[tuple[int, ...]] = (1, 1)
 
+    sample: bool = False
+
     def value(self, sums: Sequence[Fraction], basis: Basis) -> float:
         """Return the covariance from the sums."""
         s00, s10, s01, s11 = sums
-        return double(basis.width * (s00 * s11 - s10 * s01) / sum(sums, Fraction(0)) ** 2)
+        total = sum(sums, Fraction(0))
+        share = (s00 * s11 - s10 * s01) / total**2
+        return double(basis.width * share * self._more(total / basis.row))
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A row in a corner of the bounds moves it by as much as both ranges allow."""
-        return f"± {significant(share * width)}{times} over 1,000 {of}"
+        return f"± {significant(share * basis.width)}{times} over 1,000 {of}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -53,13 +58,21 @@ class Covariance:
         total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
         means = [self._mean(sums, total, axis, seldom) for axis in (0, 1)]
         ends = [self._about(corner, sums, mostly) for corner in product(*means)]
-        width = double(basis.width)
-        return width * min(low for low, _ in ends), width * max(high for _, high in ends)
+        width, far, row = double(basis.width), seldom([1] * len(sums)), float(basis.row)
+        more = [float(self._more(Fraction(total + s * far) / Fraction(row))) for s in (-1, 1)]
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        return width * min(low * m for m in more), width * max(high * m for m in more)
 
     def possible(self, basis: Basis) -> tuple[float, float]:
         """Return the covariances of values that are at their bounds together, or apart."""
-        most = double(basis.width / 4)
+        most = double(basis.width / 4 * self._more(Fraction(0)))
         return -most, most
+
+    def _more(self, count: Fraction) -> Fraction:
+        """Return what corrects for a sample's size, never by more than a sample of two."""
+        if not self.sample:
+            return Fraction(1)
+        return count / (count - 1) if count > 2 else Fraction(2)
 
     @staticmethod
     def _mean(
@@ -84,12 +97,32 @@ class Covariance:
         )
 
 
-COVAR_POP = DPFunction(
-    name="DP_COVAR_POP",
-    summary="The population covariance of two expressions, each clamped to its bounds.",
-    positional=(Expression(Takes.NUMBER, "y"), Expression(Takes.NUMBER, "x")),
-    parameters=COMMON,
-    mechanisms=ADDITIVE,
-    plan=lambda call, facts: bernstein(call, facts, Covariance()),
-    example="SELECT DP_COVAR_POP(salary, age, eps=0.5) AS together FROM staff",
+BOTH = (Expression(Takes.NUMBER, "y"), Expression(Takes.NUMBER, "x"))
+"""What functions of two expressions are asked about, in the order of SQL."""
+
+
+def of_pairs(name: str, summary: str, shape: Shape, alias: str) -> DPFunction:
+    """Return a function of what two expressions have together."""
+    return DPFunction(
+        name=name,
+        summary=summary,
+        positional=BOTH,
+        parameters=COMMON,
+        mechanisms=ADDITIVE,
+        plan=lambda call, facts: bernstein(call, facts, shape),
+        example=f"SELECT {name}(salary, age, eps=0.5) AS {alias} FROM staff",
+    )
+
+
+COVAR_POP = of_pairs(
+    "DP_COVAR_POP",
+    "The population covariance of two expressions, each clamped to its bounds.",
+    Covariance(),
+    "together",
+)
+COVAR_SAMP = of_pairs(
+    "DP_COVAR_SAMP",
+    "The sample covariance of two expressions, each clamped to its bounds.",
+    Covariance(sample=True),
+    "together",
 )

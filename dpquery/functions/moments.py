@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 from math import comb, inf, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -46,7 +46,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of, counted
-from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER
+from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     CountRows,
@@ -61,7 +61,6 @@ from dpquery.ir.measures import (
 from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.laplace import (
-    Beyond,
     Reach,
     combined_reach,
     combined_tail,
@@ -69,6 +68,9 @@ from dpquery.mechanisms.laplace import (
 )
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
+
+SQUARED = 2
+"""Products of more codes than that are of coarser ones, where finer ones would not fit."""
 
 
 class Basis(NamedTuple):
@@ -80,6 +82,10 @@ class Basis(NamedTuple):
     """The distance between the bounds."""
     row: Fraction
     """What one row adds to the sums together."""
+    axes: tuple[tuple[Fraction, Fraction], ...] = ()
+    """The lower bound of each expression, and the distance between its bounds."""
+    noise: Fraction = Fraction(1)
+    """The scale of the noise in each sum."""
 
 
 class Shape(Protocol):
@@ -92,10 +98,10 @@ class Shape(Protocol):
         """Return the value."""
         ...
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """Return what noise of such a share of a thousand rows, or values, does to the value.
 
-        Where the bounds are not known yet, `times` names their distance, and `width` is 1.
+        Where the bounds are not known yet, `times` names their distance, and its width is 1.
         """
         ...
 
@@ -218,14 +224,17 @@ class BernsteinRelease(Release):
             return combined_tail(noise, spread, coefficients, far)
 
         share, whole = float(wanted.error / basis.width), float(wanted.over * basis.row)
-        missed = self.shape.missed(share, whole, spread / len(self.measures), beyond)
+        missed = missed_by_mean(share, whole, spread / len(self.measures), beyond)
         return missed <= 1 - wanted.confidence
 
     @property
     def _basis(self) -> Basis:
         tops = (max(code.size, 1) for code in self.factors)
         row = Fraction(self.measure.weight.scale * prod(tops))
-        return Basis(self.low, self.width, row)
+        starts = accumulate(self.shape.degrees[:-1], initial=0)
+        codes = (self.factors[start] for start in starts)
+        axes = tuple((code.low * code.grid, code.width) for code in codes)
+        return Basis(self.low, self.width, row, axes, self.mechanism.scale_shown)
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in rows or values, and what they do to those of 1,000 of them."""
@@ -234,10 +243,11 @@ class BernsteinRelease(Release):
         what = "value" if isinstance(self.measures[-1], SumValues) else "row"
         share = max(Fraction(high), scale) / row / 1000  # at least what damps it
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
+        basis = self._basis._replace(width=width)
         return Words(
             f"{counted(self.distance / row, what)}, in each sum",
             f"{counted(scale / row, what)}, in each sum",
-            self.shape.error(share, width, times, f"{what}s"),
+            self.shape.error(share, basis, times, f"{what}s"),
         )
 
 
@@ -253,8 +263,10 @@ def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
 def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     """Plan a release of Bernstein sums of what a call is asked about."""
     most = facts.most_steps(sum(shape.degrees))
+    coarse = sum(shape.degrees) > SQUARED
     codes = [
-        code_of(call, origin_at_low=True, at=at, most=most) for at in range(len(shape.degrees))
+        code_of(call, origin_at_low=True, at=at, most=most, coarse=coarse)
+        for at in range(len(shape.degrees))
     ]
     tops = (max(code.size, 1) ** d for code, d in zip(codes, shape.degrees, strict=True))
     weigh = facts.shown if call.distinct else facts.weight
@@ -274,7 +286,7 @@ def bernstein(call: Call, facts: Facts, shape: Shape) -> BernsteinRelease:
     l2 = simplex_l2_sensitivity(sums[-1], facts.neighbours)
     noise = additive_noise(call, l1, l2)
     low = codes[0].low * codes[0].grid
-    width = prod(((code.high - code.low) * code.grid for code in codes), start=Fraction(1))
+    width = prod((code.width for code in codes), start=Fraction(1))
     measures = (count, *sums)
     distance = l1 if noise.norm == 1 else l2
     found = call.options.auto and call.options.bounds is not None
@@ -338,7 +350,8 @@ class ChosenMeanRelease(Release):
         share = Fraction(tail_bound(1, rate, LEVEL), 1000)
         width, times = (Fraction(1), f" times {WIDTH}") if waiting else (self.width, "")
         noise = counted(1 / rate, "row")
-        return Words("1 in rows", noise, Mean().error(share, width, times))
+        basis = Basis(self.low, width, Fraction(1))
+        return Words("1 in rows", noise, Mean().error(share, basis, times))
 
 
 def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
@@ -366,7 +379,7 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     rows = CountRows(Weight(), both(present(code.expr), call.condition))
     measures = (rows, SumCodes(Weight(), code, 1, call.condition))
     mechanism = CHOSEN[str(options.mechanism)].calibrated(ROWS, options.epsilon)
-    low, width = code.low * code.grid, (code.high - code.low) * code.grid
+    low, width = code.low * code.grid, code.width
     top = max(code.size, 1)
     return ChosenMeanRelease(call.function, measures, ROWS, mechanism, DOUBLE, top, low, width)
 
@@ -385,9 +398,9 @@ class Mean:
         below, above = sums
         return double(basis.low + basis.width * above / (below + above))
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A mean runs from bound to bound."""
-        return f"± {significant(share * width)}{times} over 1,000 {of}"
+        return f"± {significant(share * basis.width)}{times} over 1,000 {of}"
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -401,36 +414,6 @@ class Mean:
     def possible(self, basis: Basis) -> tuple[float, float]:
         """Return the bounds."""
         return double(basis.low), double(basis.low + basis.width)
-
-    def missed(self, share: float, whole: float, damping: float, beyond: Beyond) -> float:
-        """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
-
-        Args:
-            share: how far, in widths between the bounds.
-            whole: what all the rows add to the sums together.
-            damping: what is added to each sum.
-            beyond: how often noises, by coefficients, add up to more than so much.
-
-        With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
-        - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
-        cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
-        m is below e. Towards the middle the noises even out and the damping pulls less.
-        """
-        if share >= 1:
-            return 0.0
-        room = share * (whole + 2 * damping)
-
-        def above(mean: float) -> float:
-            top, pull = mean + share, (1 - 2 * mean) * damping
-            left = (1 - mean) * whole - (1 / top - 2) * damping
-            cut = beyond((1,), mean * whole) * beyond((1,), left) if 2 * top < 1 else 0.0
-            return beyond((1 - top, top), room - pull) + cut
-
-        def below(mean: float) -> float:
-            return beyond((1 - mean + share, mean - share), room + (1 - 2 * mean) * damping)
-
-        both = above(share) + below(share) if 2 * share < 1 else 0.0
-        return max(above(0.0), both)
 
 
 def _plan(call: Call, facts: Facts) -> Release:
@@ -494,11 +477,12 @@ class Spread:
         share = min(max(sums[2] / total - mean * mean, Fraction(0)), QUARTER)
         return self._shown(share, basis.width, total / basis.row)
 
-    def error(self, share: Fraction, width: Fraction, times: str = "", of: str = "rows") -> str:
+    def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A variance goes with the square of the distance between the bounds.
 
         A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
         """
+        width = basis.width
         squared = share * width * width
         if not self.root:
             power = ", squared," if times else ""

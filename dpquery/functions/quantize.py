@@ -30,7 +30,8 @@ from dpquery.core.types import (
     ordinal,
 )
 from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, without
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release, narrower
+from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release
+from dpquery.functions.offers import narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Input, Wanted
@@ -52,7 +53,14 @@ STEPS = 10**9
 """A double without a grid of its own gets about this many steps between its bounds."""
 
 
-def code_of(call: Call, *, origin_at_low: bool, at: int = 0, most: int | None = None) -> Code:
+def code_of(
+    call: Call,
+    *,
+    origin_at_low: bool,
+    at: int = 0,
+    most: int | None = None,
+    coarse: bool = False,
+) -> Code:
     """Return the integer code of one of the expressions that a call is asked about.
 
     Args:
@@ -60,6 +68,7 @@ def code_of(call: Call, *, origin_at_low: bool, at: int = 0, most: int | None = 
         origin_at_low: whether codes are counted from the lower bound, or from zero.
         at: which of its expressions.
         most: a decimal with more steps between its bounds is coded as a double is.
+        coarse: whether every number with more of them is, by steps that are as few.
 
     Raises:
         PlanRefused: DPQ401 neither query nor policy nor expression bounds it.
@@ -71,10 +80,26 @@ def code_of(call: Call, *, origin_at_low: bool, at: int = 0, most: int | None = 
     range_ = Interval(*_bounds(call, about))
     code = code_between(about.expr, range_)
     decimal = most is not None and about.expr.type.kind is Kind.DECIMAL
-    if decimal and _most_cells(call, about, code) > (most or 0):
+    if coarse and most is not None and code.cells > most:
+        code = _coarse(about.expr, range_, code, most)
+    elif decimal and _most_cells(call, about, code) > (most or 0):
         code = code_between(Widen(about.expr, DOUBLE), range_)
     origin = code.low if origin_at_low else 0
     return replace(code, origin=origin, search=call.options.search)
+
+
+def _coarse(argument: Expr, range_: Interval, fine: Code, most: int) -> Code:
+    """Return the code in steps of a power of ten that are no more than `most`."""
+    double = Widen(argument, DOUBLE) if argument.type.kind is not Kind.DOUBLE else argument
+    grid = (
+        fine.grid if fine.expr.type.kind is Kind.DOUBLE else code_between(double, range_).grid
+    )
+    assert range_.low is not None  # noqa: S101 - the callers looked
+    assert range_.high is not None  # noqa: S101
+    while (range_.high - range_.low) / grid + 2 > most:
+        grid *= 10
+    low, high = (math.floor(end / grid + Fraction(1, 2)) for end in (range_.low, range_.high))
+    return Code(double, grid, low, high)
 
 
 def code_between(argument: Expr, range_: Interval) -> Code:

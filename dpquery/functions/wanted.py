@@ -1,8 +1,9 @@
-"""The options of calls that ask for an error, in place of an epsilon that is found from it."""
+"""Calls that ask for an error, in place of an epsilon: their options, and the law of a mean."""
 
 from __future__ import annotations
 
 from dpquery.functions.base import Parameter
+from dpquery.mechanisms.laplace import Beyond
 
 ERROR = Parameter(
     "error",
@@ -23,3 +24,34 @@ OVER = Parameter(
 )
 ERRORS = (ERROR, RANK_ERROR)
 """What asks for an error, in the order of the functions that take it."""
+
+
+def missed_by_mean(share: float, whole: float, damping: float, beyond: Beyond) -> float:
+    """Bound the chance at the worst mean: at a bound, or where both sides are in reach.
+
+    With noises a, b on the sums of a mean m, from 0 to 1, the value is above m + e where (1
+    - m - e) a - (m + e) b is above e (whole + 2 damping) - (1 - 2 m) damping, or where a is
+    cut and b takes nearly all of its sum away. Below m - e it is likewise, and never where
+    m is below e. Towards the middle the noises even out and the damping pulls less.
+
+    Args:
+        share: how far, in widths between the bounds.
+        whole: what all the rows add to the sums together.
+        damping: what is added to each sum.
+        beyond: how often noises, by coefficients, add up to more than so much.
+    """
+    if not 0 < share < 1:  # none that a float can tell from zero, or all
+        return float(not share)
+    room = share * (whole + 2 * damping)
+
+    def above(mean: float) -> float:
+        top, pull = mean + share, (1 - 2 * mean) * damping
+        left = (1 - mean) * whole - (1 / top - 2) * damping
+        cut = beyond((1,), mean * whole) * beyond((1,), left) if 2 * top < 1 else 0.0
+        return beyond((1 - top, top), room - pull) + cut
+
+    def below(mean: float) -> float:
+        return beyond((1 - mean + share, mean - share), room + (1 - 2 * mean) * damping)
+
+    both = above(share) + below(share) if 2 * share < 1 else 0.0
+    return max(above(0.0), both)

@@ -317,6 +317,11 @@ class Code:
         return Interval(self.low * self.grid, self.high * self.grid)
 
     @property
+    def width(self) -> Fraction:
+        """How far apart its ends are."""
+        return (self.high - self.low) * self.grid
+
+    @property
     def size(self) -> int:
         """The largest size of a code."""
         return max(abs(self.low - self.origin), abs(self.high - self.origin))

@@ -115,6 +115,8 @@ class Call:
     """Which quantile, between 0 and 1; or which ones, where a list is asked for."""
     number: int | None = None
     """The whole number that stands second in calls of some functions."""
+    points: tuple[Expr, ...] = ()
+    """Whether a row is at or below each of the values that are listed for it, rising."""
     text: str = ""
     """How it is written, without its FILTER: refusals offer it again, mended."""
 

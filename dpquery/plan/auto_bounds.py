@@ -26,7 +26,8 @@ from typing import Any
 from dpquery import functions
 from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
 from dpquery.errors import PlanRefused, refusal
-from dpquery.functions.base import Facts, Release, narrower, not_stated
+from dpquery.functions.base import Facts, Release, not_stated
+from dpquery.functions.offers import narrower
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.search import (
     SHARE,

@@ -19,8 +19,8 @@ from dpquery.errors import (
 from dpquery.ir.query import Bound
 from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Policy, PublicFacts
-from dpquery.sql.bind.dp_calls import lacks_bounds
 from dpquery.sql.bind.from_clause import Derived
+from dpquery.sql.bind.options import lacks_bounds
 from dpquery.sql.bind.rows.fields import read_fields
 from dpquery.sql.bind.statement import Statement
 from dpquery.sql.parse.parser import Parsed, parse

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,10 @@ def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
 
 
 def _margin(cell: Any) -> Fraction:
-    low, high = map(Fraction, cell.interval(SURE))
+    low, high = cell.interval(SURE)
+    if isinf(high) or isinf(low):  # of a line through no rows
+        return Fraction(10**400)
+    low, high = Fraction(low), Fraction(high)
     return max(Fraction(cell.value) - low, high - Fraction(cell.value))
 
 

@@ -22,6 +22,7 @@ _CALL = re.compile(r"\bDP_(\w+)\(", re.IGNORECASE)
 _PLAIN = {
     *("COUNT", "COUNT_IF", "SUM", "AVG", "MEAN", "MIN", "MAX", "MEDIAN", "VARIANCE", "STDDEV"),
     *("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "COVAR_POP", "MODE"),
+    *("COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"),
 }
 
 

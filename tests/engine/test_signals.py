@@ -70,7 +70,7 @@ print(json.dumps([ends, len(left[0]), left[1], handler]))
 """
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(1500, marks=pytest.mark.slow)])
 def test_a_statement_that_is_stopped_at_any_moment_has_not_failed(tmp_path: Path, rounds: int):
     policy = sample_policy(tmp_path, "epsilon = 100000\n")
     done = subprocess.run(

@@ -64,8 +64,17 @@ QUERIES = [
     *(("DP_AVG", name) for name in ("0..1", "0..2", "0..3", "-3..-1")),
     *(("DP_VAR_POP", name) for name in ("0..1", "0..2", "0..3")),
     *(("DP_COVAR_POP", name) for name in PAIRS),
+    *(("DP_REGR_SLOPE", name) for name in PAIRS),
+    *(("DP_CORR", name) for name in PAIRS),
 ]
-LARGE = {("DP_COVAR_POP", "pairs"), ("DP_COVAR_POP", "wide pairs")}
+LARGE = {
+    *(
+        (name, pairs)
+        for name in ("DP_COVAR_POP", "DP_CORR")
+        for pairs in ("pairs", "wide pairs")
+    ),
+    *(("DP_REGR_SLOPE", pairs) for pairs in PAIRS),
+}
 BOUNDING = {"one row per unit": (1, False), "limit 1": (1, True), "limit 2": (2, True)}
 
 
@@ -175,6 +184,9 @@ MISTAKES = [
     (SIMPLEX, single_even_if_replaced, "DP_COVAR_POP", World(PAIRS["pairs"]), SUBSTITUTE),
     (SIMPLEX, of_degree_one, "DP_COVAR_POP", World(PAIRS["wide pairs"]), ADD_REMOVE),
     (VECTOR, power_sums, "DP_COVAR_POP", World(PAIRS["pairs"]), ADD_REMOVE),
+    (SIMPLEX, single_even_if_replaced, "DP_CORR", World(PAIRS["pairs"]), SUBSTITUTE),
+    (SIMPLEX, of_degree_one, "DP_REGR_SLOPE", World(PAIRS["wide pairs"]), ADD_REMOVE),
+    (VECTOR, power_sums, "DP_REGR_SLOPE", World(PAIRS["pairs"]), ADD_REMOVE),
 ]
 
 

@@ -126,6 +126,47 @@ def test_an_interval_of_a_covariance_holds_the_exact_one(
     assert misses(draws(release, PAIRED[rows]), exact) <= MOST_MISSES
 
 
+def of_pairs(rows: list[tuple[int, int]]) -> dict[str, float]:
+    """Return what NumPy computes of pairs of y and x."""
+    (yy, yx), (_, xx) = np.cov(np.array(rows).T, bias=True)
+    y, x = np.array(rows).mean(axis=0)
+    return {
+        "DP_COVAR_SAMP": yx * len(rows) / (len(rows) - 1),
+        "DP_CORR": yx / math.sqrt(yy * xx),
+        "DP_REGR_R2": yx**2 / (yy * xx),
+        "DP_REGR_SLOPE": yx / xx,
+        "DP_REGR_INTERCEPT": y - yx / xx * x,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", of_pairs([(0, 1), (2, 3)]))
+@pytest.mark.parametrize("facts", [ALONE, WEIGHTED], ids=["rows", "weights"])
+@pytest.mark.parametrize("rows", ["apart", "together", "against"])
+def test_an_interval_of_a_line_or_correlation_holds_the_exact_one(
+    rows: str, name: str, facts: Facts
+) -> None:
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    pairs = PAIRED[rows] * 10
+    cells = draws(plan(call(name, both, eps="1/2"), facts), pairs)
+    assert misses(cells, of_pairs(pairs)[name]) <= MOST_MISSES
+
+
+@pytest.mark.parametrize("name", of_pairs([(0, 1), (2, 3)]))
+def test_lines_and_correlations_are_what_numpy_computes_where_noise_is_small(name: str) -> None:
+    """At epsilon 1000 each sum is off by a hundredth of a row; draws differ by far less."""
+    both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
+    for rows in PAIRED["apart"] * 3, PAIRED["against"]:
+        (cell,) = plan(call(name, both, eps=1000), ALONE).run(
+            Held(World((0, 10)), tuple(((0, row),) for row in rows)), Seeded(1)
+        )
+        exact = of_pairs(rows)[name]
+        low, high = cell.interval(LEVEL)
+        assert cell.value == pytest.approx(exact, abs=0.01)
+        assert low <= exact <= high
+        assert high - low < 0.1
+
+
 @pytest.mark.slow
 def test_the_interval_of_a_covariance_is_little_wider_than_the_error() -> None:
     rows = PAIRED["apart"] * 20

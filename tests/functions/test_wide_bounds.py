@@ -24,7 +24,11 @@ y = { type = "double", bounds = [-1e308, 1e308] }
 
 @pytest.mark.parametrize(
     "call",
-    ["DP_AVG(y", "DP_COVAR_POP(y, y", "DP_VAR_POP(y", "DP_STDDEV_SAMP(y", "DP_STDDEV_POP(y"],
+    [
+        *("DP_AVG(y", "DP_VAR_POP(y", "DP_STDDEV_SAMP(y", "DP_STDDEV_POP(y"),
+        *("DP_COVAR_POP(y, y", "DP_COVAR_SAMP(y, y", "DP_CORR(y, y", "DP_REGR_R2(y, y"),
+        *("DP_REGR_SLOPE(y, y", "DP_REGR_INTERCEPT(y, y"),
+    ],
 )
 def test_what_passes_the_largest_double_is_answered_with_an_interval(call: str, tmp_path: Path):
     write(tmp_path / "t.parquet", u=list(range(20)), y=[float(i) for i in range(20)])

@@ -113,12 +113,12 @@ def test_a_script_is_explained_from_the_command_line(
 
 
 def test_the_budget_says_how_many_more_like_the_last(session: Session):
-    assert "like_last" not in session.sql("SHOW BUDGET").columns
+    assert "more" not in session.sql("SHOW BUDGET").columns
     session.sql(COUNT)
-    assert session.sql("SHOW BUDGET").to_dicts()[0]["like_last"] == "about 7 more"
+    assert session.sql("SHOW BUDGET").to_dicts()[0]["more"] == "7"
     for age in range(20, 27):
         session.sql(f"{COUNT} WHERE age > {age}")
-    assert session.sql("SHOW BUDGET").to_dicts()[0]["like_last"] == "about 0 more"
+    assert session.sql("SHOW BUDGET").to_dicts()[0]["more"] == "0"
     with pytest.raises(dpquery.BudgetRefused):
         session.sql(f"{COUNT} WHERE age > 40")
 
@@ -127,8 +127,7 @@ def test_as_many_more_are_charged_by_rho(tmp_path: Path):
     with dpquery.connect(sample_policy(tmp_path, "epsilon = 1\ndelta = 1e-6")) as session:
         query = "SELECT DP_COUNT(*, eps=0.15) AS n FROM staff WHERE age > {}"
         session.sql(query.format(18))
-        said = session.sql("SHOW BUDGET").to_dicts()[0]["like_last"]
-        more = int(said.split()[1])
+        more = int(session.sql("SHOW BUDGET").to_dicts()[0]["more"])
         for age in range(19, 19 + more):
             session.sql(query.format(age))
         with pytest.raises(dpquery.BudgetRefused):

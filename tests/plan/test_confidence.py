@@ -163,6 +163,9 @@ def test_without_a_unit_one_note_says_what_that_means():
         ("DP_VAR_POP(age, eps=0.001)", 0, 26**2),
         ("DP_STDDEV_SAMP(age, eps=0.001)", 0, 26 * 2**0.5),
         ("DP_COVAR_POP(age, rating, eps=0.001)", -52, 52),
+        ("DP_COVAR_SAMP(age, rating, eps=0.001)", -104, 104),
+        ("DP_CORR(age, rating, eps=0.001)", -1, 1),
+        ("DP_REGR_R2(age, rating, eps=0.001)", 0, 1),
     ],
 )
 def test_an_interval_ends_where_values_do(session, call, least, most):

@@ -107,7 +107,9 @@ def calls() -> dict[str, Wanted]:
             spreads = () if name == "wide" else SPREADS  # its squares would not fit
             found |= {f"DP_{spread}({name}": (float, *positive) for spread in spreads}
     for y, x in PAIRS:
-        found[f"DP_COVAR_POP({y}, {x}"] = (float, *anywhere)
+        of_pairs = ("COVAR_POP", "COVAR_SAMP", "REGR_SLOPE", "REGR_INTERCEPT")
+        found |= {f"DP_{name}({y}, {x}": (float, *anywhere) for name in of_pairs}
+        found |= {f"DP_CORR({y}, {x}": (float, -1, 1), f"DP_REGR_R2({y}, {x}": (float, 0, 1)}
     return found
 
 

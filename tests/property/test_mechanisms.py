@@ -18,6 +18,7 @@ from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import PlanRefused
 from dpquery.functions.base import DPFunction, Release, Takes
+from dpquery.functions.points import Points
 from dpquery.functions.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
@@ -47,7 +48,7 @@ OF_ARGUMENT = {
 CHOSEN = {"g": (str, "a", "empty"), "i": (int, -5, 100), "b": (bool, False, True)}
 MORE = {"DP_FIRST_ABOVE": ", 2", "DP_TOP_K": ", 2"}
 SQUARED = {"DP_VAR_POP", "DP_VAR_SAMP", "DP_STDDEV_POP", "DP_STDDEV_SAMP"}
-UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP")} | {
+UNFIT = {name: {"wide"} for name in (*SQUARED, "DP_COVAR_POP", "DP_COVAR_SAMP")} | {
     "DP_FIRST_ABOVE": {"wide", "d", "at"}
 }
 """Columns whose squares do not fit, or which have too many values for what weighs each."""
@@ -57,28 +58,34 @@ PAIRS = [
 ORDERS = (0.9, 0.1, 0.5, 0.1)
 
 
+ANYWHERE = (-math.inf, math.inf)
+WANTED = {
+    **dict.fromkeys(("DP_COUNT", "DP_COUNT_IF"), (int, *ANYWHERE)),
+    **dict.fromkeys(("DP_PROPORTION", "DP_REGR_R2", "DP_CDF"), (float, 0, 1)),
+    **dict.fromkeys(("DP_COVAR_POP", "DP_COVAR_SAMP"), (float, *ANYWHERE)),
+    **dict.fromkeys(("DP_REGR_SLOPE", "DP_REGR_INTERCEPT"), (float, *ANYWHERE)),
+    **dict.fromkeys(SQUARED, (float, 0, math.inf)),
+    "DP_CORR": (float, -1, 1),
+    "DP_LINREG": (float, *ANYWHERE),
+    "DP_HISTOGRAM": (int, 0, math.inf),
+    "DP_MAJORITY": (bool, False, True),
+}
+"""What the values of functions are whose argument says nothing of them."""
+
+
 def wanted(function: DPFunction, name: str) -> Wanted:
     """Return the type of a value, and where it lies."""
-    anywhere = (-math.inf, math.inf)
     match function.name:
+        case known if known in WANTED:
+            return WANTED[known]
         case "DP_MODE" | "DP_TOP_K":
             return CHOSEN[name]
         case "DP_KEYS" if name in CHOSEN:
             return CHOSEN[name]
-        case "DP_COUNT" | "DP_COUNT_IF":
-            return int, *anywhere
-        case "DP_MAJORITY":
-            return bool, False, True
-        case "DP_PROPORTION":
-            return float, 0, 1
         case "DP_SUM":
-            return TYPES[name], *anywhere
+            return TYPES[name], *ANYWHERE
         case "DP_AVG":
             return float, LEAST[name], MOST[name]
-        case "DP_COVAR_POP":
-            return float, *anywhere
-        case of if of in SQUARED:
-            return float, 0, math.inf
     return TYPES[name], LEAST[name], MOST[name]
 
 
@@ -90,7 +97,11 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
         more = f", {list(ORDERS)}" if mechanism in OF_LISTS else ", 0.9"
     for name in OF_ARGUMENT[function.first.takes]:
         if name not in UNFIT.get(function.name, ()):
-            about = ", ".join([name] * len(function.expressions))
+            if isinstance(function.positional[-1], Points):
+                moments = name in {"day", "at"}
+                more = ", ['2020-01-01', '2021-06-01']" if moments else ", [-1, 2]"
+            each = (f"[{name}]" if one.listed else name for one in function.expressions)
+            about = ", ".join(each)
             text = f"{function.name}({about}{more}, eps=1{delta}{named})"
             yield text, wanted(function, name)
 

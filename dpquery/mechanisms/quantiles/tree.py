@@ -123,7 +123,11 @@ class TreeQuantiles(PureEvent):
 
     def counts(self, histogram: Weights) -> list[list[int]]:
         """Count what each node holds, the leaves first; private."""
-        levels = [asked(histogram, 0, self.cells, self.width).tolist()]
+        return self.levels(asked(histogram, 0, self.cells, self.width).tolist())
+
+    def levels(self, leaves: Sequence[int]) -> list[list[int]]:
+        """Count what each node holds by the weights of the leaves; private."""
+        levels = [list(leaves)]
         for _ in self.sizes[1:]:
             levels.append(in_bins(levels[-1], BRANCHES))
         return levels
@@ -135,8 +139,13 @@ class TreeQuantiles(PureEvent):
 
     def read(self, noisy: Sequence[Sequence[int]]) -> list[int]:
         """Read the quantiles from noisy counts."""
-        sums = _rising(_agreed(noisy))
+        sums = self.sums(noisy)
         return [self._cell(sums, order) for order in self.orders]
+
+    @staticmethod
+    def sums(noisy: Sequence[Sequence[int]]) -> list[int]:
+        """Return the weight below the start of each leaf, and of all, in 2^-POINT."""
+        return _rising(_agreed(noisy))
 
     def _cell(self, sums: Sequence[int], order: Fraction) -> int:
         """Return the cell at which the weight below reaches an order's share of all.

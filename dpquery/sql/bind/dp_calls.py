@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import expressions as exp
 
 from dpquery import functions, rowfunctions
-from dpquery.core.privacy import Loss, decimal_text
+from dpquery.core.privacy import Loss
 from dpquery.core.source import Span
 from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest, refusal, without
@@ -25,35 +26,41 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
+from dpquery.functions.points import Points
 from dpquery.functions.quantize import known_range
 from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
+from dpquery.sql.bind.arguments import (
+    bind_points,
+    is_number,
+    listed_in,
+    some_points,
+)
 from dpquery.sql.bind.options import (
     Given,
-    read_number_between,
     read_option,
     read_options,
     read_price,
     read_whole_between,
     refuse_constant,
 )
+from dpquery.sql.bind.orders import Orders
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
-from dpquery.sql.parse.literals import read_digits, unwrapped
+from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.shares import Shares, share_text
-from dpquery.sql.suggest.dialects import boundaries, is_share, meant_call, nearest_function
+from dpquery.sql.suggest.dialects import meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,
     fits,
     mismatch,
     other_call,
     sample_call,
+    taken_by,
     with_article,
 )
 
-MAX_ORDERS = 1000
-"""More quantiles of one column are a distribution, and are asked for as one."""
 _PRICES = frozenset({"eps", "rho", *(one.name for one in ERRORS)})
 """What says how much a call may spend."""
 _OPTIONS = {
@@ -101,6 +108,7 @@ class Calls:
         counts = function.gives is Gives.COUNT
         units = distinct and counts and reader.counts_units(positional[0])
         inputs = () if units else reader.inputs(positional, condition)
+        points = reader.points(positional)
         options = reader.options(named, inputs)
         if is_plain(node) and self.unlimited and not distinct:
             options = replace(options, auto_rows=options.max_rows_contributed is None)
@@ -114,6 +122,7 @@ class Calls:
             distinct=distinct,
             order=order,
             number=number,
+            points=points,
             text=self.rows.spans.text(node),
         )
         self.found.append(call)
@@ -166,13 +175,13 @@ def _given(node: exp.Expr) -> list[exp.Expr]:
     return node.expressions if isinstance(node, exp.Anonymous) else [*node.iter_expressions()]
 
 
-def _name_of(item: exp.Expr, rows: Conditions) -> str | None:
+def _name_of(item: exp.Expr, rows: Conditions, places: Set[str] = frozenset()) -> str | None:
     """Return the name of a named argument; otherwise `column = value` is a comparison."""
     match item:
         case exp.PropertyEQ() | exp.Kwarg():
             return str(item.this.name)
         case exp.EQ(this=exp.Column(this=exp.Identifier()) as left) if not left.table:
-            named = fold(left.name) in _OPTIONS or not rows.scope.knows(left.name)
+            named = fold(left.name) in _OPTIONS | places or not rows.scope.knows(left.name)
             return str(left.name) if named else None
     return None
 
@@ -185,6 +194,7 @@ class _Reader:
         self.spans = rows.spans
         self.node = node
         self.function = function
+        self._orders = Orders(rows.spans, node, function.name, self._with)
         self.positional = function.positional
         """What the call takes by position: expressions that may be repeated, as often."""
 
@@ -193,9 +203,9 @@ class _Reader:
         positional: list[exp.Expr] = []
         named: dict[str, tuple[exp.Expr, Span]] = {}
         for item in self.node.expressions:
-            name = _name_of(item, self.rows)
-            if name is None:
-                positional.append(item)
+            name = _name_of(item, self.rows, self._places)
+            if name is None or fold(name) in self._places:
+                positional.append(item if name is None else item.expression)
                 continue
             parameter, span = self._parameter(name, item), self.spans.of(item)
             if parameter.name in named:
@@ -208,6 +218,16 @@ class _Reader:
             self._require_one("other", named)
         self._require_positional(positional, named)
         return positional, named
+
+    @property
+    def _places(self) -> Set[str]:
+        """The names of what may stand by place or by name."""
+        return {one.name for one in self.positional if isinstance(one, Points)}
+
+    def _is_option(self, item: exp.Expr) -> bool:
+        """Return whether an argument has a name that is not one of a place."""
+        name = _name_of(item, self.rows, self._places)
+        return name is not None and fold(name) not in self._places
 
     def _parameter(self, name: str, item: exp.Expr) -> Parameter:
         for parameter in self.function.parameters:
@@ -227,7 +247,7 @@ class _Reader:
         span, given = self.spans.of(item), self.node.expressions
         pairs = zip(given, self.function.positional, strict=False)
         if any(node is item and isinstance(one, Share) for node, one in pairs):
-            return self._with_share(span, unwrapped(item.expression))
+            return self._orders.mended(span, unwrapped(item.expression))
         if any(fold(_name_of(one, self.rows) or "") in {"eps", "epsilon"} for one in given):
             return self._without(span)
         return self._with(span, "eps=0.5")
@@ -254,7 +274,13 @@ class _Reader:
             self._missing("an argument", label, remedy)
         if given < len(takes):
             texts = [*map(self.spans.text, positional)]
-            remedy = call_about(function, texts, None, table, options=options)
+            points = takes[given]
+            some = (
+                some_points(points, self.rows, positional[0])
+                if isinstance(points, Points)
+                else ""
+            )
+            remedy = call_about(function, texts, None, table, some, options)
             if isinstance(takes[given], Expression):
                 self._missing("another argument", "it is asked about one alone", remedy)
             self._missing(takes[given].noun, "it does not say which one", remedy)
@@ -290,19 +316,19 @@ class _Reader:
     def _refuse_surplus(self, positional: Sequence[exp.Expr], named: Given) -> NoReturn:
         function, taken = self.function, len(self.function.positional)
         surplus = positional[taken]
-        number = _is_number(surplus)
+        number = is_number(surplus)
         texts = [self.spans.text(argument) for argument in positional[:taken]]
         if isinstance(positional[0], exp.Distinct):
             texts[0] = f"DISTINCT {texts[0]}"
         several = positional[taken - 1 :]
         if _PRICES & {*named}:
-            if isinstance(function.positional[-1], Share) and all(map(_is_number, several)):
+            if isinstance(function.positional[-1], Share) and all(map(is_number, several)):
                 texts[-1] = f"[{', '.join(map(self.spans.text, several))}]"
             texts.append(self._stated(named))
         else:
             eps = f"eps={self.spans.text(surplus)}" if number else "eps=0.5"
             texts.append(self._stated(named).replace("eps=0.5", eps))
-        title = f"{function.name} takes {_taken(function)}, and options by name"
+        title = f"{function.name} takes {taken_by(function)}, and options by name"
         label = "which option is this?"
         why = "options are named, so that no number is taken for another."
         remedy = f"{function.name}({', '.join(texts)})"
@@ -363,7 +389,7 @@ class _Reader:
     def _understood(self, call: Call, named: Given) -> str:
         """Write a call with its share, by the name of its function."""
         given, options = self.node.expressions, call.options
-        texts = [self.spans.text(one) for one in given if not _name_of(one, self.rows)]
+        texts = [self.spans.text(one) for one in given if not self._is_option(one)]
         if isinstance(given[0], exp.Star):
             texts[0] = "*"  # of COUNT(), too
         if call.distinct:
@@ -456,55 +482,17 @@ class _Reader:
         order = number = None
         for one, node in zip(self.positional, positional, strict=True):
             if isinstance(one, Share):
-                order = self._order(positional[0], node)
+                order = self._orders.read(positional[0], node)
             elif isinstance(one, Number):
                 name, remedy = f"the {one.name}", str(one.example)
                 limits, span = (Fraction(one.least), Fraction(one.most)), self.spans.of(node)
                 value = unwrapped(node)
                 number = int(read_whole_between(name, value, span, limits, remedy))
+            elif isinstance(one, Points) and one.counted and is_number(unwrapped(node)):
+                name, span = f"the number of {one.noun}", self.spans.of(node)
+                limits = Fraction(2), Fraction(one.most)
+                number = int(read_whole_between(name, unwrapped(node), span, limits, "10"))
         return order, number
-
-    def _order(self, first: exp.Expr, share: exp.Expr) -> Fraction | tuple[Fraction, ...]:
-        """Read which quantile is asked for, or which ones."""
-        name, whole = self.function.name, unwrapped(share)
-        if isinstance(whole, exp.Array):
-            if not 1 <= len(whole.expressions) <= MAX_ORDERS:
-                title = f"{name} takes a list of 1 to {MAX_ORDERS:,} quantiles"
-                label = f"{len(whole.expressions):,} of them"
-                why = "each quantile of a list is drawn, and they share the eps of the call."
-                remedy = f"{name}({self.spans.text(first)}, [0.25, 0.75], eps=0.5)"
-                raise refusal("DPQ205", title, self.spans.of(whole), label, why, remedy)
-            return tuple(map(self._one_order, whole.expressions))
-        self._require_share(self.spans.of(share), whole)
-        if isinstance(unwrapped(first), exp.Literal):
-            swapped = f"{self.spans.text(share)}, {self.spans.text(first)}"
-            return self._one_order(share, f"{name}({swapped}, eps=0.5)")
-        return self._one_order(share)
-
-    def _one_order(self, share: exp.Expr, remedy: str = "") -> Fraction:
-        span, number = self.spans.of(share), unwrapped(share)
-        remedy = remedy or self._with_share(span, number)
-        limits = (Fraction(0), Fraction(1))
-        return read_number_between("the quantile", number, span, limits, remedy)
-
-    def _require_share(self, span: Span, number: exp.Expr) -> None:
-        """Refuse the number of parts, which APPROX_QUANTILES takes in place of a share."""
-        name = self.spans.source.snippet(self.spans.name(self.node)).upper()
-        shares = boundaries(name, number)
-        if not shares:
-            return
-        title = f"{name} of {number.name} parts needs their boundaries"
-        label = "a number of parts, not a quantile"
-        why = "quantiles are shares of the rows here, from 0, the least, to 1, the greatest."
-        raise refusal("DPQ205", title, span, label, why, self._with(span, shares))
-
-    def _with_share(self, span: Span, number: exp.Expr) -> str:
-        """Write the call with another quantile: a percentage becomes a share."""
-        text = number.name if isinstance(number, exp.Literal) else ""
-        share, percent = text if is_share(text) else "0.5", read_digits(text) or 0
-        if 1 < percent <= 100:
-            share = decimal_text(Fraction(percent, 100))
-        return self._with(span, share)
 
     def inputs(
         self, positional: Sequence[exp.Expr], condition: Expr | None
@@ -516,12 +504,25 @@ class _Reader:
                 continue
             if isinstance(node, exp.Star) and about.star:
                 return ()
-            expr = self._argument(about, node)
-            implied = self.rows.implied(expr, condition)
-            public = about.takes is Takes.LISTED
-            values = self.rows.listed(expr, condition) if public else ()
-            found.append(Input(expr, self.spans.of(node), implied, values))
+            mended = partial(self._with, self.spans.of(node))
+            several = about.listed and listed_in(self.function, about, self.rows, node, mended)
+            for one in several or [node]:
+                expr = self._argument(about, one)
+                implied = self.rows.implied(expr, condition)
+                public = about.takes is Takes.LISTED
+                values = self.rows.listed(expr, condition) if public else ()
+                found.append(Input(expr, self.spans.of(one), implied, values))
         return tuple(found)
+
+    def points(self, positional: Sequence[exp.Expr]) -> tuple[Expr, ...]:
+        """Bind whether a row is at or below each of the values that are listed."""
+        for one, node in zip(self.positional, positional, strict=True):
+            if isinstance(one, Points) and not (one.counted and is_number(unwrapped(node))):
+                mended = partial(self._with, self.spans.of(node))
+                return bind_points(
+                    self.function.name, one, self.rows, positional[0], node, mended
+                )
+        return ()
 
     def _argument(self, about: Expression, node: exp.Expr) -> Expr:
         name = self.function.name
@@ -552,26 +553,3 @@ class _Reader:
                 remedy = f"DP_MODE({written}, eps=0.5)"  # MAX gives one that stands for all
             mismatch(argument.span, title, label, remedy, *ordered)
         return argument
-
-
-def lacks_bounds(call: Call) -> bool:
-    """Return whether nobody bounds the numbers of a call, and none are found for it."""
-    takes = functions.registered(call.function).expressions
-    return not call.options.auto and any(
-        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
-        for about, given in zip(takes, call.inputs, strict=False)
-    )
-
-
-def _is_number(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string
-
-
-def _taken(function: DPFunction) -> str:
-    """Return what a function takes by position, in words."""
-    if len(function.positional) == 1:
-        return "one argument"
-    count = len(function.expressions)
-    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
-    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
-    return " and ".join([arguments, *others])

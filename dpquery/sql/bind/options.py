@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
+from dpquery import functions
 from dpquery.core.privacy import (
     EPSILON_MAX,
     EPSILON_MIN,
@@ -20,11 +21,11 @@ from dpquery.core.privacy import (
 from dpquery.core.source import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
-from dpquery.functions.base import DPFunction
-from dpquery.functions.quantize import example_bounds
+from dpquery.functions.base import DPFunction, Takes
+from dpquery.functions.quantize import example_bounds, known_range
 from dpquery.functions.wanted import ERRORS
 from dpquery.ir.expr import Expr, Literal, Scalar
-from dpquery.ir.query import Options, Wanted
+from dpquery.ir.query import Call, Options, Wanted
 from dpquery.rowfunctions.key_domains import MAX_CELLS
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import as_moment, read_literal, unwrapped
@@ -373,3 +374,12 @@ def _not_a_value(argument: Expr, span: Span, code: str, label: str) -> NoReturn:
     title = f"what stands for other values is {with_article(argument.type)} too"
     why = "it is a group beside the others, in the same column."
     raise refusal(code, title, span, label, why, f"other={_OTHERS[argument.type.kind]}")
+
+
+def lacks_bounds(call: Call) -> bool:
+    """Return whether nobody bounds the numbers of a call, and none are found for it."""
+    takes = functions.registered(call.function).expressions
+    return not call.options.auto and any(
+        about.takes in {Takes.NUMBER, Takes.ORDERED} and not known_range(given).bounded
+        for about, given in zip(takes, call.inputs, strict=False)
+    )

@@ -322,8 +322,11 @@ class Released:
         if isinstance(call, Key):
             return self._key_longest(call)
         size = len(call.order) if isinstance(call.order, tuple) else call.number or 1
-        if call.number is None and registered(call.function).gives is Gives.VALUES:
+        gives = registered(call.function).gives
+        if call.number is None and gives is Gives.VALUES:
             size = most_of(call)
+        elif gives in {Gives.NUMBERS, Gives.COUNTS}:
+            size = max(size, len(call.points) + 1, len(call.inputs))
         known = max((longest_of(one.expr) for one in call.inputs), default=0)
         other = call.options.other
         named = len(other) if isinstance(other, str) else 0

@@ -280,6 +280,7 @@ _AGGREGATES = (
     _of_doubles("VAR_POP"), _of_doubles("CORR", takes="nn"),
     _of_doubles("COVAR_POP", takes="nn"), _of_doubles("COVAR_SAMP", takes="nn"),
     _of_doubles("REGR_SLOPE", takes="nn"), _of_doubles("REGR_INTERCEPT", takes="nn"),
+    _of_doubles("REGR_R2", takes="nn"),
     _of_doubles("QUANTILE_CONT", takes="ns"),
     Aggregate("QUANTILE_DISC", "as", "quantile_disc", None),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source, Span, width
 from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
+from dpquery.functions.points import Points
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.ranges import implied
 from dpquery.sql.bind.rows.expressions import Conditions
@@ -354,7 +355,7 @@ def meant_call(
     """
     name = name.upper().removeprefix("DP_")
     function = function_of(name)
-    if function is None:
+    if function is None or (name == "HISTOGRAM" and len(arguments) < 2):
         return _composed(name, arguments, rows)
     table = rows.scope.table
     different = any(isinstance(part, exp.Distinct) for part in arguments)
@@ -365,6 +366,8 @@ def meant_call(
         asked = "*" if table.unit is None else f"DISTINCT {written_name(table.unit)}"
         return f"DP_COUNT({asked}, {options})"
     share = boundaries(name, *arguments[1:2]) or _share(arguments[1:2])
+    if isinstance(function.positional[-1], Points):
+        share = "".join(map(rows.spans.text, arguments[1:2]))
     nodes = arguments[: len(function.expressions)]
     try:
         bound = [rows.bind(node) for node in nodes if not isinstance(node, exp.Star)]
@@ -383,8 +386,8 @@ def meant_call(
 
 
 def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str | None:
-    """Write in several calls, or as a count of groups, what is no function of its own."""
-    shown = {"HISTOGRAM": 1, "CORR": 2, "COVAR_SAMP": 2}.get(name, int(name in LISTING))
+    """Write as a count of groups, or of values, what is no function of its own."""
+    shown = int(name == "HISTOGRAM" or name in LISTING)
     try:
         exprs = [rows.bind(argument) for argument in arguments[:shown]]
     except QueryRefused:
@@ -399,13 +402,7 @@ def _composed(name: str, arguments: Sequence[exp.Expr], rows: Conditions) -> str
         column = rows.scope.table.columns.get(exprs[0].name)
         public = column is not None and column.keys is not None
         return f"DP_TOP_K({texts[0]}, 3, eps=0.5)" if public else None
-    if len(exprs) < 2 or not numbers:
-        return None
-    one, other = texts
-    if name != "CORR":
-        return f"DP_COVAR_POP({one}, {other}, eps=0.5)"
-    spread = "DP_STDDEV_POP({}, eps=0.1)".format
-    return f"DP_COVAR_POP({one}, {other}, eps=0.3) / ({spread(one)} * {spread(other)})"
+    return None
 
 
 def _bins(expr: Expr, written: str) -> str:

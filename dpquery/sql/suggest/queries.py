@@ -21,6 +21,7 @@ from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
+from dpquery.functions.points import Points
 from dpquery.functions.quantize import example_bounds, from_code
 from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
@@ -125,9 +126,11 @@ def call_about(
     parts, texts, options = [], iter(given), options or function.price
     for number, one in enumerate(function.positional):
         if isinstance(one, Expression):
-            parts.append(next(texts, None) or _sample(function, number, table, given))
+            text = next(texts, None) or _sample(function, number, table, given)
+            parts.append(f"[{text}]" if one.listed and not text.startswith("[") else text)
         else:
-            parts.append(share or one.example if isinstance(one, Share) else one.example)
+            stated = isinstance(one, Share | Points)
+            parts.append(share or one.example if stated else one.example)
     if loose is not None and BOUNDS in function.parameters and "bounds" not in options:
         options += f", {example_bounds(loose)}"
     return f"{function.name}({', '.join([*parts, options])})"
@@ -401,3 +404,13 @@ def _sample_literal(model: Expr, *, high: bool = False) -> str:
             return f"{word} '{moment if known is not None else _MIDNIGHT}'"
         case _:
             return decimal_text(low or Fraction(0))
+
+
+def taken_by(function: DPFunction) -> str:
+    """Return what a function takes by position, in words."""
+    if len(function.positional) == 1:
+        return "one argument"
+    count = len(function.expressions)
+    arguments = ("an argument", "two arguments", "three arguments")[count - 1]
+    others = [one.noun for one in function.positional if not isinstance(one, Expression)]
+    return " and ".join([arguments, *others])

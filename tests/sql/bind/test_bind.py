@@ -43,8 +43,8 @@ refused[DPQ202]: there is no function DP_CUONT
 1 | SELECT DP_CUONT(age, eps=0.5) FROM staff
   |        ^^^^^^^^ unknown function
 
-   why: the DP_ functions are DP_COUNT, DP_AVG, DP_COUNT_IF, DP_COVAR_POP, DP_FIRST_ABOVE, \
-DP_KEYS, DP_MAJORITY, DP_MAX, DP_MEDIAN, DP_MIN, ….
+   why: the DP_ functions are DP_COUNT, DP_AVG, DP_CDF, DP_CORR, DP_COUNT_IF, \
+DP_COVAR_POP, DP_COVAR_SAMP, DP_FIRST_ABOVE, DP_HISTOGRAM, DP_KEYS, ….
    try: DP_COUNT(age, eps=0.5)""",
     ),
     (
@@ -102,7 +102,7 @@ refused[DPQ206]: DP_COUNT has no argument epsilom
 1 | SELECT DP_COUNT(*, epsilom=0.5) FROM staff
   |                    ^^^^^^^^^^^ unknown argument
 
-   why: it takes eps, contribution_bounds_per_group, delta, max_groups_contributed, max_rows_contributed, mechanism, rho, weight, weights.
+   why: it takes eps, confidence, contribution_bounds_per_group, delta, error, max_groups_contributed, max_rows_contributed, mechanism, rho, weight, ….
    try: eps=0.5""",  # noqa: E501
     ),
     (
