@@ -110,3 +110,15 @@ def test_the_time_between_two_moments_is_offered_in_a_unit(
         assert found.remedy[0] == offered
         assert query[found.span.start : found.span.end] == written
         session.sql(query.replace(written, offered))
+
+
+def test_what_reads_moments_is_not_taken_for_what_writes_them(visits: Path):
+    query = (
+        "SELECT DP_COUNT(*, eps=1) FROM visits WHERE STRPTIME('1.2.2024', '%d.%m.%Y') > begun"
+    )
+    with dpquery.connect(visits) as session:
+        with pytest.raises(QueryRefused) as refused:
+            session.sql(query)
+        offered = refused.value.diagnostic.remedy[0]
+        assert "STRFTIME" not in offered
+        session.sql(offered)
