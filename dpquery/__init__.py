@@ -30,7 +30,7 @@ from dpquery.errors import (
 
 if TYPE_CHECKING:
     from dpquery import dbapi
-    from dpquery.connecting import connect
+    from dpquery.connecting import connect, practice
     from dpquery.session import Session
 
 __all__ = [
@@ -53,11 +53,16 @@ __all__ = [
     "__version__",
     "connect",
     "dbapi",
+    "practice",
 ]
 
 
 __version__ = "0.1.0"
-_LAZY = {"Session": "dpquery.session", "connect": "dpquery.connecting"}
+_LAZY = {
+    "Session": "dpquery.session",
+    "connect": "dpquery.connecting",
+    "practice": "dpquery.connecting",
+}
 
 
 def __getattr__(name: str) -> Any:

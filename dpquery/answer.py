@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from html import escape
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from dpquery.charts import Chart
 
 
 # What is promised to the people in the data, and what that comes to for several of them.
@@ -323,6 +326,43 @@ class Answer:
         shown = _as_precise(values, intervals)
         ends = [None if cell is None else cell.possible for cell in self._behind(at)]
         return shown, list(map(_margin, shown, intervals, ends))
+
+    def chart(self, column: str | None = None) -> Chart:
+        """Return what `plot` draws of a column, or of the first noisy one.
+
+        Raises:
+            ValueError: there are no numbers to draw.
+        """
+        from dpquery.charts import Series, chart_of
+
+        columns = []
+        for at, (name, cut) in enumerate(zip_longest(self.columns, self.cut, fillvalue=False)):
+            values = [row[at] for row in self.rows]
+            shown, margins = self._margins(at, values)
+            texts = [
+                f"{cell_text(v)} {m}".rstrip() for v, m in zip(shown, margins, strict=True)
+            ]
+            intervals = self._intervals(at, _SHOWN_CONFIDENCE)
+            columns.append(Series(str(name), values, intervals, texts, bool(cut)))
+        return chart_of(columns, column)
+
+    def plot(self, column: str | None = None, *, axes: Any = None) -> Any:
+        """Draw a column, or the first noisy one, with error bars, and return the axes.
+
+        Dates have a line, numbers and lists a histogram, and all else has bars. Needs the
+        extra `plot`.
+
+        Args:
+            column: what is drawn, by its name.
+            axes: where; on a new figure without.
+
+        Raises:
+            ValueError: there are no numbers to draw.
+            ImportError: matplotlib is not installed.
+        """
+        from dpquery.charts import on_axes
+
+        return on_axes(self.chart(column), axes)
 
     def text_columns(self) -> list[TextColumn]:
         """Write each column, and beside a noisy one its margins."""

@@ -111,6 +111,48 @@ def _opened(
     return Session(Database(policy), DEFAULT_ANALYST, None, notes)
 
 
+PRACTICE = "practice: rows are made up from the policy; nothing is charged"
+
+
+def practice(
+    source: str | Path,
+    *,
+    analyst: str | None = None,
+    epsilon: object = None,
+    delta: object = None,
+    **own: object,
+) -> Session:
+    """Open a session over rows that are made up from a policy: the data are not opened.
+
+    Everything else is as under `connect`: what is asked, refused and paid. The budget is that
+    of the policy, and kept in memory; each answer says that it is practice.
+
+    Args:
+        source: a policy (`policy.toml`); the files of its private tables need not be there.
+        analyst: who asks, where the policy lists analysts.
+        epsilon: this session's own ceiling.
+        delta: the same for delta.
+        own: nothing; what `connect` takes beside these is decided by the policy.
+
+    Raises:
+        PolicyInvalid: DPQ6xx, the policy or an argument needs mending.
+    """
+    from dpquery.database import Database
+    from dpquery.session import Session
+
+    if not (isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml"):
+        raise unsuited(
+            "practice needs a policy",
+            "its rows are made of what a policy says of tables, and of no data.",
+            "dpquery practice policy.toml",
+            "a policy is drafted by dpquery policy init FILE",
+        ).at("")
+    _nothing_of(own)
+    policy = load_policy(Path(source), private=False)
+    who, ceiling = analyst_of(policy, analyst), _ceiling(policy, epsilon, delta)
+    return Session(Database.for_practice(policy), who, ceiling, [PRACTICE])
+
+
 def _nothing_of(own: Mapping[str, object]) -> None:
     """Refuse arguments that the policy file decides."""
     given = next((name for name, value in own.items() if value is not None), None)

@@ -11,6 +11,7 @@ from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.files import require_fit, watch_of
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.policy.made_up import made_up
 from dpquery.policy.model import Policy
 
 
@@ -35,6 +36,15 @@ class Database:
         self.randomness = Randomness()
         self.lock = threading.RLock()
         """Held by the session whose statement runs."""
+
+    @classmethod
+    def for_practice(cls, policy: Policy) -> Database:
+        """Open the public tables of a policy, and rows that are made up in place of others."""
+        public = PublicEngine(policy)
+        try:
+            return cls(made_up(policy, public))
+        finally:
+            public.close()
 
     def close(self) -> None:
         """Let go of engines and ledger; closing twice is fine."""

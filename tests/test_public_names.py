@@ -31,6 +31,7 @@ PUBLIC = [
     "__version__",
     "connect",
     "dbapi",
+    "practice",
 ]
 
 

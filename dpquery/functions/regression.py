@@ -188,7 +188,9 @@ class Regression:
         if not width:
             return (0.0, 0.0) if not self.intercept else (-inf, inf)
         slopes = self._slopes(sums, reach(0.05), reach(0.6 if self.intercept else 0.9))
-        if not self.intercept or not isfinite(slopes[1] - slopes[0]):
+        if not isfinite(slopes[1] - slopes[0]):
+            return -inf, inf
+        if not self.intercept:
             times = double(height / width)
             return slopes[0] * times, slopes[1] * times
         at, mostly = double(self._zero(basis)), reach(0.3)

@@ -83,26 +83,32 @@ from dpquery.policy.units import (
 from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, *, private: bool = True) -> Policy:
     """Read a policy file.
+
+    Args:
+        path: the file.
+        private: whether the rows of private tables are looked for; without it, nothing of them
+            is touched, and they have no files.
 
     Raises:
         PolicyInvalid: DPQ601 a file cannot be read; DPQ602 not TOML; DPQ603 unknown key;
             DPQ604 a value that cannot be taken; DPQ607 a contradiction, or no epsilon.
     """
-    return policy_of(read_document(path))
+    return policy_of(read_document(path), private=private)
 
 
-def policy_of(document: Document) -> Policy:
+def policy_of(document: Document, *, private: bool = True) -> Policy:
     """Return what a policy file says, or refuse it as `load_policy` does."""
     root = Section(document, (), document.values).only(SECTIONS)
     budget = _budget(root.child("budget"))
     _require_decided(root)
     privacy = PRIVACY.read(root.child("privacy"))
+    tables = _tables(root.child("tables"), privacy["unit"], private=private)
     return Policy(
         name=document.name,
         budget=budget,
-        tables=in_zone(_tables(root.child("tables"), privacy["unit"]), privacy["zone"]),
+        tables=in_zone(tables, privacy["zone"]),
         ledger=_ledger(root.child("ledger")),
         analysts=_analysts(root.child("analysts"), budget),
         directory=document.path.parent,
@@ -187,9 +193,9 @@ def _ceiling(
 # The tables, and where their rows are.
 
 
-def _tables(section: Section, unit: str | None) -> dict[str, Table]:
+def _tables(section: Section, unit: str | None, *, private: bool) -> dict[str, Table]:
     _refuse_alike(section)
-    tables = {name: _table(name, child) for name, child in section.children()}
+    tables = {name: _table(name, child, private) for name, child in section.children()}
     if not tables:
         why = "queries reach only the tables that the policy names."
         raise section.refuse(None, contradiction("holds no table", why, "[tables.people]"))
@@ -200,7 +206,7 @@ def _tables(section: Section, unit: str | None) -> dict[str, Table]:
     return tables
 
 
-def _table(name: str, section: Section) -> Table:
+def _table(name: str, section: Section, private: bool) -> Table:
     stated = TABLE.read(section)
     public = stated["public"]
     if not public and not section.values.get("columns"):
@@ -225,7 +231,8 @@ def _table(name: str, section: Section) -> Table:
         owner = None
     stated["unit_type"] = stored_unit_type(section, stated, columns)
     named = [*columns, *lists, *([] if owner in {None, *columns} else [owner])]
-    source = _source(section, given, public, named)
+    looked = public or private
+    source = _source(section, given, public, named) if looked else Files(())
     return Table(name, source, given["path"] or (), columns, lists=lists, **stated)
 
 

@@ -28,6 +28,8 @@ Standard output carries answers only; refusals, notes and the budget go to stand
 
 Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
+  dpquery practice POLICY       ask rows that are made up from the policy: no data are opened,
+                                nothing is charged; with the options above, or in the shell
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
   dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
                                 --interactive asks what only you know, -o FILE writes a new file
@@ -59,7 +61,7 @@ _SOURCE = (
     "a policy (.toml), one's own file, folder or glob in quotes, several as NAME=FILE; or a "
     "server: postgresql://NAME@HOST:PORT/"
 )
-VERBS = ("demo", "explain", "ledger", "policy", "serve", "user")
+VERBS = ("demo", "explain", "ledger", "policy", "practice", "serve", "user")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
 """Suffixes of files that tables are written to."""
@@ -77,10 +79,10 @@ class Part:
     from_file: bool
 
 
-def _query_parser() -> ArgumentParser:
+def _query_parser(program: str) -> ArgumentParser:
     """Return the parser for asking a source."""
     parser = ArgumentParser(
-        "dpquery",
+        program,
         description="Ask SQL about people without giving away any one of them.",
         epilog=_MORE,
         formatter_class=RawDescriptionHelpFormatter,
@@ -120,9 +122,9 @@ def _query_parser() -> ArgumentParser:
     return parser
 
 
-def asked(argv: Sequence[str]) -> Namespace:
+def asked(argv: Sequence[str], program: str = "dpquery") -> Namespace:
     """Read the command line that asks a source."""
-    parser = _query_parser()
+    parser = _query_parser(program)
     options = parser.parse_intermixed_args(argv)
     first, *others = options.source
     if others and any(source.startswith(SCHEMES) for source in options.source):

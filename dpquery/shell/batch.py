@@ -56,6 +56,13 @@ def open_session(source: Any, **settings: Any) -> AbstractContextManager[AnySess
         return dpquery.connect(source, **settings, password=password)
 
 
+def open_practice(source: Any, **settings: Any) -> AbstractContextManager[AnySession]:
+    """Open a session over rows that are made up from a policy."""
+    import dpquery
+
+    return dpquery.practice(source, **settings)
+
+
 def _password(question: str) -> str:
     """Read a password, unseen; nothing where nobody types one."""
     try:

@@ -108,6 +108,11 @@ class Terminal:
         if shown != text:
             self.say(CUT, "dim")
 
+    def draw(self, picture: Callable[[int, bool], str]) -> None:
+        """Write a picture: it is told how wide the screen is, and whether that is ASCII."""
+        text = picture(self._rich.width, not self._rich.encoding.startswith("utf"))
+        self.page(text)
+
     def agrees(self, question: str) -> bool:
         """Ask, and take everything but yes for no."""
         try:

@@ -212,6 +212,8 @@ COMMANDS = (
             tuple(FORMATS)),
     Command(".again", "", "the last answer once more, in the mode of now; free",
             lambda desk, _: desk.again()),
+    Command(".plot", "[COLUMN]", "the last answer as bars, or as a line over dates; free",
+            lambda desk, column: desk.plot(_unquoted(column))),
     Command(".eps", "E|off", "what each statement may spend on plain aggregates",
             lambda desk, amount: desk.ask_each(statements(_price(amount)))),
     Command(".timer", "on|off", "how long each answer took", _timer, ("on", "off")),
@@ -224,8 +226,14 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def suggested(text: str, known: Known) -> list[Suggestion]:
-    """Suggest how a command that is being typed could go on."""
+def suggested(text: str, known: Known, answered: Iterable[str] = ()) -> list[Suggestion]:
+    """Suggest how a command that is being typed could go on.
+
+    Args:
+        text: what is typed so far.
+        known: tables and their columns.
+        answered: the columns of the last answer.
+    """
     name, blank, rest = text.lstrip().partition(" ")
     if not blank:
         return matching(((c.name, c.summary) for c in COMMANDS), name, len(text) - len(name))
@@ -238,11 +246,15 @@ def suggested(text: str, known: Known) -> list[Suggestion]:
         moved = len(text) - len(f"EXPLAIN {rest}")
         return [replace(one, start=one.start + moved) for one in inside]
     typed = rest.lstrip()
-    return matching(_arguments(command, known), typed, len(text) - len(typed))
+    return matching(_arguments(command, known, answered), typed, len(text) - len(typed))
 
 
-def _arguments(command: Command, known: Known) -> Iterable[tuple[str, str]]:
+def _arguments(
+    command: Command, known: Known, answered: Iterable[str]
+) -> Iterable[tuple[str, str]]:
     match command.argument:
+        case "[COLUMN]":
+            return ((name, "of the last answer") for name in answered)
         case "TABLE":
             return ((written_name(name), "table") for name in known)
         case "SHARE|off":

@@ -34,6 +34,7 @@ from dpquery.shell.batch import (
     ask,
     connected,
     open_output,
+    open_practice,
     open_session,
     say,
     show,
@@ -63,7 +64,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def converse(session: AnySession, options: Namespace) -> None:
+def converse(session: AnySession, options: Namespace, header: str = "") -> None:
     """Open the shell on a session until the person leaves."""
     try:
         from dpquery.shell.repl import Repl
@@ -75,6 +76,8 @@ def converse(session: AnySession, options: Namespace) -> None:
     repl.desk.intervals = options.intervals
     if options.out is not None:
         repl.desk.direct(open_output(options.out, options.format))
+    if header:
+        repl.desk.console.say(header)
     repl.run()
 
 
@@ -236,7 +239,7 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("user", "remove"): ("POLICY", _of("serving", "remove")),
 }
 """What each takes, and what runs it."""
-FIRST_WORDS = frozenset(VERBS) - {"demo"}
+FIRST_WORDS = frozenset(VERBS) - {"demo", "practice"}
 
 
 def run_verb(argv: list[str]) -> int:
@@ -300,11 +303,19 @@ def _run(argv: list[str], connect: Connect) -> int:
         case ["demo", *rest]:
             verb_parser("demo").parse_args(rest)
             return demo(connect)
+        case ["practice", *rest]:
+            from dpquery.connecting import PRACTICE
+
+            return _asking(asked(rest, "dpquery practice"), open_practice, PRACTICE)
         case [word, *_] if word in FIRST_WORDS:
             return run_verb(argv)
-    options = asked(argv)
+    return _asking(asked(argv), connect)
+
+
+def _asking(options: Namespace, connect: Connect, header: str = "") -> int:
+    """Ask what the command line says, or whatever somebody types."""
     if options.script is None and at_terminal() and not options.explain:
         with connected(options, connect) as session:
-            converse(session, options)
+            converse(session, options, header)
         return ExitCode.ANSWER
     return ask(options, connect)

@@ -14,6 +14,7 @@ from io import BytesIO
 from time import perf_counter
 
 from dpquery.answer import Answer
+from dpquery.charts import as_text
 from dpquery.client.remote import AnySession
 from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
@@ -71,6 +72,24 @@ class Desk:
             self._show(self._last)
             return True
         return False
+
+    def plot(self, column: str) -> bool:
+        """Draw the last answer: a column of it, or the first noisy one."""
+        with self._surviving():
+            if self._last is None:
+                raise UsageError("there is no answer yet")
+            try:
+                chart = self._last.chart(column or None)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+            self.console.draw(lambda width, plain: as_text(chart, width, plain=plain))
+            return True
+        return False
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The columns of the last answer."""
+        return () if self._last is None else self._last.columns
 
     def ask_each(self, script: list[Statement]) -> bool:
         """Ask one statement after the other, up to the first that is not answered."""

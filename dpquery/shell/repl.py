@@ -138,7 +138,7 @@ class Repl:
             lexer=QueryLexer(),
             style=STYLE,
             include_default_pygments_style=False,
-            completer=Suggesting(self._known),
+            completer=Suggesting(self._known, lambda: self.desk.answered),
             auto_suggest=AutoSuggestFromHistory(),
             history=InMemoryHistory() if file is None else FileHistory(file),
             key_bindings=_keys(),
@@ -234,8 +234,8 @@ def _keys() -> KeyBindings:
 class Suggesting(Completer):
     """Hands suggestions to the prompt."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, known: Known, answered: Callable[[], Iterable[str]] = tuple) -> None:
+        self._known, self._answered = known, answered
         self._paths = PathCompleter(expanduser=False)
 
     def get_completions(
@@ -253,5 +253,5 @@ class Suggesting(Completer):
 
     def _suggested(self, before: str, after: str) -> list[Suggestion]:
         if before.lstrip().startswith("."):
-            return suggested(before, self._known)
+            return suggested(before, self._known, self._answered())
         return suggestions(before, after, self._known)

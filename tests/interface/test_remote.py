@@ -165,7 +165,8 @@ def test_the_dbapi_asks_a_server(door: Door):
 
 
 def test_refusals_are_the_same_text_for_text(near: dpquery.Session, far: RemoteSession):
-    texts = [case.query for case in REFUSED[::12]]
+    views = ("CREATE", "DROP")  # of which sessions know
+    texts = [case.query for case in REFUSED if not case.query.startswith(views)][::12]
     texts += [
         f"SELECT {'x, ' * 400_000}",
         f"SELECT '{'é' * 40_000}'",

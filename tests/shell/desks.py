@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
@@ -28,6 +28,9 @@ class Paper:
         self.lines.append(str(text))
 
     page = say
+
+    def draw(self, picture: Callable[[int, bool], str]) -> None:
+        self.say(picture(60, False))
 
     def agrees(self, question: str) -> bool:
         self.asked.append(question)

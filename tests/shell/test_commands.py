@@ -53,6 +53,31 @@ def test_what_is_free_comes_without_the_balance(desk, paper, session):
     assert paper.lines == [" n\n 1"]
 
 
+def test_the_last_answer_is_drawn_and_nothing_is_asked(desk, paper, session):
+    assert not take(desk, ".plot")
+    assert paper.lines.pop() == "there is no answer yet"
+    take(desk, "one;")
+    assert take(desk, ".plot")
+    assert paper.lines[-1] == f"n\n n  1  {'█' * 53}"
+    assert take(desk, '.plot "n"')
+    assert not take(desk, ".plot m")
+    assert paper.lines[-1] == "there is no column m of numbers; try n"
+    assert session.asked == ["one"]
+    assert desk.answered == ("n",)
+
+
+@pytest.mark.parametrize(("encoding", "bar"), [("utf-8", "█"), ("latin-1", "#")])
+def test_a_picture_keeps_to_the_terminals_width_and_characters(session, encoding, bar):
+    paper = io.TextIOWrapper(io.BytesIO(), encoding)
+    terminal = Terminal(RichConsole(file=paper, width=40), lambda _: "")
+    desk = Desk(session, terminal)
+    take(desk, "one;")
+    assert take(desk, ".plot")
+    paper.seek(0)
+    *_, line = paper.read().splitlines()
+    assert line == f" n  1  {bar * 33}"
+
+
 def test_a_note_is_said_once(desk, paper):
     take(desk, "noted; noted;")
     assert paper.lines.count("note: each row is its own unit") == 1

@@ -197,13 +197,15 @@ def test_clauses_follow_the_grammar(text: str, expected: list[str]):
         (".explain ", ["SELECT"]),
         (".help dp_med", ["DP_MEDIAN"]),
         (".help .mo", [".mode"]),
+        (".plot ", ["dept", "n"]),
+        (".pl d", ["dept"]),
         (".t ", []),
         (".quit ", []),
         (".nothing ", []),
     ],
 )
 def test_commands_and_their_arguments_are_suggested(text: str, expected: list[str]):
-    assert [found.text for found in suggested(text, KNOWN)] == expected
+    assert [found.text for found in suggested(text, KNOWN, ("dept", "n"))] == expected
 
 
 def test_a_suggestion_takes_the_place_of_what_was_typed():

@@ -202,7 +202,7 @@ def terminal(monkeypatch):
 def test_a_terminal_without_a_query_opens_the_shell(terminal, monkeypatch):
     opened: list[tuple] = []
 
-    def converse(session: object, options: Namespace) -> None:
+    def converse(session: object, options: Namespace, header: str) -> None:
         opened.append((options.analyst, options.format, options.out, options.intervals))
 
     monkeypatch.setattr("dpquery.shell.main.converse", converse)
