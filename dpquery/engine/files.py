@@ -334,13 +334,42 @@ class Drift(Watch):
             told = [_seen(table, state), _bytes(table, state)]
             return json.dumps(told, separators=(",", ":"))
 
-        text = self._first(version, place, make)
-        seen, bytes_ = json.loads(text)
-        if seen != _seen(table, state) and bytes_ != _bytes(table, state):
-            raise DataChanged(
-                f"the files of {table.name!r} are not those of data version {version}; "
-                f"if they are to be asked about: dpquery policy publish {self._policy.name}"
-            )
+        if _is_other(self._first(version, place, make), table, state):
+            raise DataChanged(_of_another(table, version, self._policy))
+
+
+def _is_other(first: str, table: Table, state: Fingerprint) -> bool:
+    """Return whether a state has other bytes than the first one under its version."""
+    seen, bytes_ = json.loads(first)
+    return bool(seen != _seen(table, state) and bytes_ != _bytes(table, state))
+
+
+def _of_another(table: Table, version: int, policy: Policy) -> str:
+    return (
+        f"the files of {table.name!r} are not those of data version {version}; "
+        f"if they are to be asked about: dpquery policy publish {policy.name}"
+    )
+
+
+class Known(Protocol):
+    """What gives the first states of files back, and adds none."""
+
+    def known_state(self, place: str) -> tuple[int, str | None]:
+        """Return the version of now, and the first state under it; None where none was read."""
+        ...
+
+
+def drifted(policy: Policy, known: Known) -> Iterator[tuple[str, str]]:
+    """Yield the tables whose queries fail until they are published, and why: for the owner.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    for table in policy.tables.values() if policy.published else ():
+        if not table.public:
+            version, first = known.known_state(place_name(table, policy))
+            if first is not None and _is_other(first, table, fingerprint(table)):
+                yield table.name, _of_another(table, version, policy)
 
 
 def _seen(table: Table, state: Fingerprint) -> list[list[object]]:

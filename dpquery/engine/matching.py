@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
@@ -47,8 +47,8 @@ class Slots:
         """The bytes that are left."""
         self._numbers: dict[Hashable, int] = {}
         self._level: dict[int, int] = {}
-        self._at: Counter[int] = Counter()
-        """How many units have each level."""
+        self._at: list[set[int]] = [set()]
+        """The units of each level that leads to a free slot: up to the highest one."""
         self._held: defaultdict[int, deque[Value]] = defaultdict(deque)
         """The values at each unit, as their units: first those not seen at its level."""
         self._seen: defaultdict[int, list[Value]] = defaultdict(list)
@@ -64,7 +64,7 @@ class Slots:
         for unit in moved or ():
             if unit not in self._level:
                 self._level[unit] = 0
-                self._at[0] += 1
+                self._at[0].add(unit)
         while moved:
             unit = min(moved, key=self._level.__getitem__)
             if self._level[unit] == _CLOSED:
@@ -111,10 +111,11 @@ class Slots:
         """Raise a unit's level; where it was the last of the old one, none above leads down."""
         old = self._level[unit]
         self._level[unit] = level
-        self._at[level] += 1
-        self._at[old] -= 1
+        self._at[old].remove(unit)
+        if level < _CLOSED:
+            self._at += [set() for _ in range(len(self._at), level + 1)]
+            self._at[level].add(unit)
         if not self._at[old]:
-            for one, found in self._level.items():
-                if old < found < _CLOSED:
-                    self._at[found] -= 1
-                    self._level[one] = _CLOSED
+            for above in self._at[old + 1 :]:  # each is closed once, however many there are
+                self._level.update(dict.fromkeys(above, _CLOSED))
+            del self._at[max(old, 1) :]

@@ -122,7 +122,15 @@ class Document:
     text: str
 
 
-_MEANT = {"unit": "privacy_unit_column", "eps": "epsilon", "range": "bounds"}
+_MEANT = {
+    "unit": "privacy_unit_column",
+    "eps": "epsilon",
+    "range": "bounds",
+    "rows": "max_rows_contributed",
+    "max_rows": "max_rows_contributed",
+    "groups": "max_groups_contributed",
+    "max_groups": "max_groups_contributed",
+}
 """Keys by what other places call them: connect, queries, other tools."""
 
 
@@ -155,7 +163,14 @@ class Section:
                 )
                 meant = _MEANT.get(key.lower())
                 near = meant if meant in known else nearest(key, known)
+                value = self.values[key]
                 offer = () if near is None else (toml_key(near),)
+                if near is not None and isinstance(value, int | str):
+                    offer = (f"{toml_key(near)} = {written(value)}",)
+                if self.path[2:3] == ("columns",) and isinstance(value, dict):
+                    whole = ".".join((*self.path[3:], key))
+                    why = "a field of a structure is one column, and its name is quoted."
+                    offer = (f'{toml_key(whole)} = {{ type = "text" }}',)
                 here = f"known here: {listed(known, near)}"
                 raise self.refuse(key, Unfit(what, why, *offer, here, code="DPQ603"))
         return self

@@ -15,6 +15,7 @@ from dpquery.core.types import UTC_ZONE, Kind, Type
 from dpquery.policy import values
 from dpquery.policy.document import Section, Unfit, contradiction, toml_key
 from dpquery.policy.model import MAX_TEXT, ScanLimits
+from dpquery.policy.offers import unit_line
 from dpquery.policy.values import Reader
 
 
@@ -159,7 +160,9 @@ def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) ->
                 raise contradiction(what, other.why, other.remedy)
         for other in key.needs:
             if said.isdisjoint(other.keys):
-                raise contradiction(f"needs {other.key}", other.why, other.remedy)
+                unit = other.key == "privacy_unit_column"
+                remedy = unit_line(section) if unit else other.remedy
+                raise contradiction(f"needs {other.key}", other.why, remedy)
     return key.read(own, tuple(found[name] for name in key.known))
 
 
@@ -257,8 +260,7 @@ LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless s
 _NOBODYS = Beside("public", "a public table holds nobody's data, so it has no privacy unit.",
                   "leave out this key, or public = true")
 _COLUMN = Beside("privacy_unit_column",
-                 "without a unit column each row is its own privacy unit.",
-                 'privacy_unit_column = "user_id"')
+                 "without a unit column each row is its own privacy unit.")
 _UNIT = replace(_COLUMN, instead="unit_through")
 _WAY = '{ column = "order_id", table = "orders", key = "order_id" }'
 _OF_LINES: dict[str, Any] = {

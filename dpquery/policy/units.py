@@ -24,6 +24,7 @@ from dpquery.policy.document import (
 from dpquery.policy.keys import TABLE
 from dpquery.policy.model import Column, Table, Through
 from dpquery.policy.names import own_words, person, refers_to
+from dpquery.policy.offers import NAME_IT, identifies, unit_line, unit_lines
 from dpquery.policy.values import ascii_folded, read_through
 
 UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DECIMAL, *MOMENTS})
@@ -116,12 +117,11 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
 def undecided(section: Section, key: str, others: Sequence[str]) -> Unfit:
     """Return the refusal of what a draft leaves to the owner, who has to decide others too."""
     first, *more = _DECISIONS[key]
+    offers = list(unit_lines(section)) if key != "unit" else []
     if key == "privacy_unit_column":
-        columns = section.values.get("columns")
-        said = own_words(columns if isinstance(columns, dict) else ())
-        referred = {name: refers_to(words, ()) or "" for name, words in said.items()}
-        likely = next((name for name, of in referred.items() if person(of)), "user_id")
-        more = [f"privacy_unit_column = {written(likely)}", *more]
+        more = [*(offers[:1] or [unit_line(section)]), *more]
+    elif offers:
+        more = [offers[0], "or, if it holds nobody's data, in its place: public = true"]
     why = f"{first}\nStill to decide: {listed(others)}." if others else first
     return contradiction(f'is not decided: "{UNDECIDED}"', why, *more)
 
@@ -136,7 +136,7 @@ _DECISIONS = {
     "public": (
         "analysts see a public table as it is, so that it must hold nobody's data.",
         "public = true",
-        'or, if rows are about somebody, in its place: privacy_unit_column = "user_id"',
+        f"or, if rows are about somebody, in its place: {NAME_IT}",
     ),
     "privacy_unit_column": (
         "it names the column of the person, account or device whose presence is protected.",
@@ -232,7 +232,7 @@ def _require_reachable(
             own,
             f"leads in a circle: {' -> '.join((*here[here.index(other) :], other))}",
             "on the way a table has to say whose its rows are by a column of its own.",
-            'privacy_unit_column = "user_id"    in one of these tables',
+            f"{NAME_IT}    in one of these tables",
         )
     if tables[other].public:
         _refuse(
@@ -250,7 +250,7 @@ def _require_unit(own: Section, table: Table, target: Table, stated: Mapping[str
             own,
             f"leads to a table of which each row is a unit of its own: {target.name}",
             "no column there says whose the rows are.",
-            f'privacy_unit_column = "user_id"    in [tables.{toml_key(target.name)}]',
+            f"{_unit_of(own, target)}    in [tables.{toml_key(target.name)}]",
         )
     unit = ascii_folded(target.unit)
     taken = [n for n in (*table.columns, stated["column"]) if ascii_folded(n) == unit]
@@ -279,11 +279,19 @@ def _require_unit(own: Section, table: Table, target: Table, stated: Mapping[str
         )
 
 
+def _unit_of(own: Section, target: Table) -> str:
+    """Return a line that could say whose the rows of another table are."""
+    tables = own.document.values["tables"]
+    stated = tables.get(target.name) if isinstance(tables, dict) else None
+    return unit_line(Section(own.document, ("tables", target.name), stated or {}))
+
+
 def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str, Any]) -> Type:
     """Return the one type of a column and of the key that it holds."""
     sides = (table, stated["column"]), (target, stated["key"])
     known = [of.columns[name].type for of, name in sides if name in of.columns]
     said = stated.get("type")
+    _require_listed(section, sides, stated)
     if len(known) == 2 and said is not None:
         what = "states a type of columns that are listed"
         raise section.refuse(
@@ -310,6 +318,29 @@ def _key_type(section: Section, table: Table, target: Table, stated: Mapping[str
     return known[0]
 
 
+def _require_listed(
+    own: Section, sides: tuple[tuple[Table, str], ...], stated: Mapping[str, Any]
+) -> None:
+    """Refuse a column that is not listed, where its table lists one that was surely meant."""
+    for part, (of, name) in zip(("column", "key"), sides, strict=True):
+        if name in of.columns or name == of.unit:
+            continue
+        meant = None
+        if "type" not in stated:  # which says that it is not listed
+            asked = identifies(name)
+            alike = [one for one in of.columns if asked and identifies(one) == asked]
+            meant = nearest(name, of.columns) or next(iter(alike), None)
+        if meant is not None:
+            _refuse(
+                own,
+                f"names a column that {of.name} does not list: {name}",
+                "a key that no file has makes every query of the table fail.",
+                _line({**stated, part: meant}),
+                f"columns of {of.name}: {listed(of.columns, meant)}",
+                _line({**stated, "type": "integer"}) + "    if it is there, and not listed",
+            )
+
+
 def _line(stated: Mapping[str, object], *without: str) -> str:
     parts = (f"{k} = {written(str(v))}" for k, v in stated.items() if k not in without)
     return f"unit_through = {{ {', '.join(parts)} }}"
@@ -329,7 +360,7 @@ def require_one_domain(section: Section, tables: Mapping[str, Table], unit: str)
     for table in private:
         own, first = section.child(table.name), private[0]
         if table.unit is None:
-            line = TABLE["privacy_unit_column"].line
+            line = unit_line(own)
             what = "has rows that are units of their own"
             raise own.refuse(None, contradiction(what, why, line, "or public = true"))
         if table.unit_types is None:

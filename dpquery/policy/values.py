@@ -345,7 +345,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("bigint", "int"), "integer"),
     **dict.fromkeys(("float", "real"), "double"),
     **dict.fromkeys(("numeric", "decimal"), "decimal(18,2)"),
-    **dict.fromkeys(("string", "str", "varchar"), "text"),
+    **dict.fromkeys(("string", "str", "varchar", "uuid", "json"), "text"),
     "bool": "boolean",
     "datetime": "timestamp",
 }

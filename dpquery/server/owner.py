@@ -156,13 +156,14 @@ class _Sums:
     """Adds up charges by analyst and by the tables that they read."""
 
     def __init__(self, policy: Policy) -> None:
-        self._tables = {fold(name): name for name in policy.tables}
+        private = (name for name, table in policy.tables.items() if not table.public)
+        self._tables = {fold(name): name for name in private}
         self._sums: dict[tuple[str, str], tuple[Fraction, int]] = {}
         self._analysts: dict[str, Fraction] = {}
         self._by_table: dict[str, Fraction] = {}
 
     def add(self, record: Record) -> None:
-        """Add a charge; one that reads two tables counts for each."""
+        """Add a charge; one over several private tables counts in each."""
         loss = basic(record.charged()).epsilon
         analyst = self._analysts
         analyst[record.analyst] = analyst.get(record.analyst, Fraction(0)) + loss
@@ -305,3 +306,20 @@ ORDERS: dict[str, Callable[[Database, Arguments], dict[str, Any]]] = {
     "publish": publish,
 }
 """What data owners can ask of a worker: `frames.OWNER_CALLS`."""
+_TAKES = {"thaw": ("analyst",), "grant": ("analyst", "epsilon")}
+
+
+def done(database: Database, order: str, given: Arguments) -> dict[str, Any]:
+    """Do what an order says, or refuse one that says more: it might be meant for fewer.
+
+    Raises:
+        PolicyInvalid: DPQ608 it has a key that is not understood.
+    """
+    takes = _TAKES.get(order, ())
+    for key in given:
+        if key not in takes:
+            title = f"{order} takes no {shown(key)}"
+            why = ("an order that is not understood is not done: it could be meant for fewer.",)
+            remedy = f"keys here: {listed(takes)}" if takes else f"{order} without it: of all"
+            raise PolicyInvalid(Diagnostic("DPQ608", title, why=why, remedy=(remedy,)))
+    return ORDERS[order](database, given)

@@ -46,7 +46,7 @@ from dpquery.server.frames import (
     tag_of,
 )
 from dpquery.server.notices import notices_of
-from dpquery.server.owner import ORDERS
+from dpquery.server.owner import ORDERS, done
 from dpquery.server.sandbox import confine, limit, limit_processor
 from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.session import Session
@@ -147,10 +147,10 @@ class Worker:
     def _ordered(self, request: Request) -> Reply:
         """Do what the data owner orders, who asks no data and has no session."""
         try:
-            done = ORDERS[request.do](self._database, request.arguments or {})
+            told = done(self._database, request.do, request.arguments or {})
         except DPQueryError as error:
             return Reply("refused", fault=fault_of(error), body=refusal_form(error))
-        return Reply("answered", body=json.dumps(done).encode())
+        return Reply("answered", body=json.dumps(told).encode())
 
     def _session(self, request: Request) -> Session:
         earlier = None if request.session is None else loads(request.session.encode())

@@ -49,7 +49,8 @@ Other commands:
   dpquery serve POLICY          serve it: --listen HOST:PORT for PostgreSQL's protocol, --http
                                 HOST:PORT for browsers, --tls-cert FILE --tls-key FILE
   dpquery user add POLICY NAME...
-                                let analysts log in to the server; passwd, list, remove
+                                let analysts log in to the server: --generate makes passwords,
+                                --owner one who gives orders; passwd, list, remove
 
 Exit codes: 0 answered, 1 refused, 2 usage or policy, 3 budget, 4 the scan failed, 70 a mistake
 in dpquery, 130 interrupted.

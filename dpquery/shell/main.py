@@ -14,7 +14,8 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ from dpquery.shell.batch import (
 
 if TYPE_CHECKING:
     from dpquery.client.remote import AnySession
+    from dpquery.policy.model import Policy
+    from dpquery.policy.owner.check import Finding
 
 LARGE = 100_000
 """Objects that are made before the first look for those that nothing needs any more."""
@@ -162,6 +165,23 @@ def _policy_init(options: Namespace) -> int:
     return ExitCode.ANSWER
 
 
+def _changed_files(policy: Policy) -> list[Finding]:
+    """Find the tables of which no query is answered before their files are published."""
+    from dpquery.budget.ledger.ledger import ledger_exists, open_ledger
+    from dpquery.engine.files import DataChanged, drifted
+    from dpquery.policy.owner.check import Finding, Severity
+
+    if not ledger_exists(policy.ledger):
+        return []
+    with closing(open_ledger(policy.ledger)) as ledger:
+        try:
+            found = list(drifted(policy, ledger))
+        except (OSError, DataChanged):  # which is a fault that is told elsewhere
+            return []
+    more = "until then each query of it is charged, and fails"
+    return [Finding(Severity.FAULT, name, None, f"{why}; {more}") for name, why in found]
+
+
 def _policy_check(options: Namespace) -> int:
     from dpquery.engine.files import misfits_of, rows_of
     from dpquery.policy.load import load_policy
@@ -174,6 +194,7 @@ def _policy_check(options: Namespace) -> int:
         from dpquery.policy.owner.review import review
 
         found = review(policy, misfits_of, rows_of)
+        found = replace(found, findings=(*_changed_files(policy), *found.findings))
         show(
             json.dumps(found.document(), indent=2)
             if options.json
@@ -181,7 +202,7 @@ def _policy_check(options: Namespace) -> int:
         )
         findings = list(found.findings)
     else:
-        findings = check(policy, misfits_of, rows_of)
+        findings = [*_changed_files(policy), *check(policy, misfits_of, rows_of)]
         for one in findings:
             place = one.place if one.column is None else f"{one.place}.{one.column}"
             show(f"{one.severity}: {visible(place)}: {visible(one.text)}")

@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 from itertools import combinations, combinations_with_replacement, permutations
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -90,6 +91,17 @@ def test_the_values_of_one_unit_cost_as_much_each_however_many_it_has():
                 slots.place(Watched(units))
         per_value.append(Watched.looks / size)
     assert per_value[1] < 2 * per_value[0]
+
+
+def test_values_that_no_unit_has_room_for_cost_as_much_each_however_many_units_there_are():
+    """Of each two units, five values ask for four slots: no search looks at other units."""
+    seconds = []
+    for pairs in (1_000, 8_000):
+        slots, began = Slots(2), process_time()
+        placed = [slots.place((i % pairs, pairs + i % pairs)) for i in range(5 * pairs)]
+        seconds.append(process_time() - began)
+        assert placed == [True] * 4 * pairs + [False] * pairs
+    assert seconds[1] < 8 * 4 * seconds[0]
 
 
 @pytest.mark.parametrize("limit", [1, 2])

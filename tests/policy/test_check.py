@@ -156,6 +156,40 @@ def test_only_all_of_the_rows_are_a_hundred_percent(
     assert text.startswith(f"{above} of {rows} rows ({share} %) are above")
 
 
+def test_values_that_have_none_of_the_declared_type_are_counted(
+    found: Callable[..., Found], tmp_path: Path
+) -> None:
+    columns = "id,day,n,x\n"
+    rows = ["1,27.05.2024,2,0.5", "2,28.05.2024,2.5,a", "3,,3.5,", "4,2024-05-29,,1"]
+    (tmp_path / "c.csv").write_text(columns + "\n".join(rows), "utf-8")
+    objects = '{"id": 1, "day": "27.05."}\n{"id": 2, "day": null}\n{"id": 3, "n": 7}\n'
+    (tmp_path / "j.json").write_text(objects, "utf-8")
+    declared = "day.type = 'date'\nn.type = 'integer'\nx.type = 'double'"
+    policy = private(declared)
+    told = [text for _, _, text in found(policy.replace("t.parquet", "c.csv"))]
+    assert told == [
+        "2 of 3 values are no date: they are NULL",
+        "2 of 3 values are not whole: they count as the nearest",
+        "1 of 3 values are no double: they are NULL",
+    ]
+    told = [text for _, _, text in found(policy.replace("t.parquet", "j.json"))]
+    assert told == ["1 of 1 values are no date: they are NULL"]
+
+
+@pytest.mark.parametrize("type_", [pa.decimal128(10, 3), pa.float64(), pa.int64()])
+def test_numbers_that_are_not_whole_are_counted(
+    found: Callable[..., Found], type_: pa.DataType
+) -> None:
+    values = [1, 2, None, 4] if type_ == pa.int64() else [Decimal("1.5"), 2, None, 4]
+    table = pa.table({"id": [1, 2, 3, 4], "x": pa.array(values).cast(type_)})
+    told = [
+        text
+        for _, _, text in found(private("x = { type = 'integer', keys = [1, 2, 4] }"), t=table)
+    ]
+    whole = type_ == pa.int64()
+    assert told == ([] if whole else ["1 of 3 values are not whole: they count as the nearest"])
+
+
 def test_rows_of_undeclared_keys_are_counted_and_texts_are_cut_first(
     found: Callable[..., Found],
 ) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.core.types import BOOLEAN, INTEGER, TEXT
-from dpquery.engine.files import schemas_of
+from dpquery.engine.files import misfits_of, schemas_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.names import entity, person, refers_to, words
@@ -434,3 +434,30 @@ def test_what_a_row_of_a_table_stands_for(table: str, holds: str):
 def test_whoever_has_a_role_is_still_that_person():
     assert person("billing_customer") == "customer"
     assert person("order") is person(None) is None
+
+
+def test_what_could_be_public_is_told_how_else_it_is_said_whose_its_rows_are():
+    text = of_schemas({"bills": "customer_id invoice_no", "lines": "invoice_no", "shops": "a"})
+    lines, shops = (text.split(f"[tables.{name}]")[1] for name in ("lines", "shops"))
+    assert 'public = "?"' in lines
+    assert "# privacy_unit_column = " in lines
+    way = '# unit_through = { column = "invoice_no", table = "bills", key = "invoice_no" }'
+    assert way in lines
+    assert '# unit_through = { column = "...", table = "...", key = "..." }' in shops
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_another_delimiter_than_a_comma_is_found_in_the_first_line(sign: str):
+    Path("people.csv").write_text(sign.join(["person_id", "age", "city"]) + "\n1;2;3\n")
+    text = draft("people.csv", schemas_of).text()
+    (table,) = tables_of(text).values()
+    assert table["delimiter"] == sign
+    assert [*table["columns"]] == ["person_id", "age", "city"]
+    decided = text.replace('"?"', '"person_id"')
+    Path("policy.toml").write_text(decided)
+    assert misfits_of(load_policy("policy.toml").tables["people"]) == []
+    without = [line for line in decided.splitlines() if not line.startswith("delimiter")]
+    Path("policy.toml").write_text("\n".join(without))
+    (misfit,) = misfits_of(load_policy("policy.toml").tables["people"])
+    said = {";": ";", "\t": "\\t", "|": "|"}[sign]
+    assert str(misfit) == f'people.csv has one field by ","; try: delimiter = "{said}"'

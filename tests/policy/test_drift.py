@@ -98,6 +98,28 @@ def test_the_same_bytes_are_no_drift(policy: Path, how: str):
         session.sql(PAID)
 
 
+def test_check_fails_where_files_are_not_those_that_queries_ask(policy: Path, capsys):
+    def check() -> tuple[int, str]:
+        return run_verb(["policy", "check", str(policy)]), capsys.readouterr().out
+
+    assert check()[0] == 0
+    assert not policy.with_name("policy.ledger").exists(), "to look makes no ledger"
+    with dpquery.connect(policy) as session:
+        session.sql(COUNT)
+    states = policy.with_name("policy.ledger").read_bytes()
+    file = policy.with_name("staff.parquet")
+    os.utime(file, (1, 1))
+    assert check()[0] == 0
+    others(policy)
+    code, told = check()
+    fault = "fault: staff: the files of 'staff' are not those of data version 0; if they are"
+    assert code == 2
+    assert told.startswith(f"{fault} to be asked about: dpquery policy publish {policy}; until")
+    assert policy.with_name("policy.ledger").read_bytes() == states
+    publish(policy)
+    assert check()[0] == 0
+
+
 def test_one_more_file_of_a_glob_is_drift(policy: Path):
     text = policy.read_text("utf-8").replace('"staff.parquet"', '"staff*.parquet"')
     policy.write_text(text, "utf-8")

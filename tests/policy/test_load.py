@@ -565,7 +565,7 @@ def test_the_wording_of_a_refusal(place: Path) -> None:
         "policy[DPQ603]: tables.people.privacy_unit_colum is not a key of the policy\n"
         f"   --> {place / 'policy.toml'}:5\n"
         "   why: a key that is not understood might have been a limit, so none is skipped.\n"
-        "   try: privacy_unit_column\n"
+        '   try: privacy_unit_column = "id"\n'
         "        known here: privacy_unit_column, columns, database, delimiter, fields, "
         "format, max_groups_contributed, max_rows_contributed, null, path, …"
     )

@@ -11,6 +11,7 @@ from dpquery.catalog import columns, tables
 from dpquery.engine.files import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
+from dpquery.policy.offers import NAME_IT
 from dpquery.policy.owner.check import check
 from tests import ways
 from tests.engine.test_ways import ROWS
@@ -60,12 +61,12 @@ REFUSED = {
     "a circle": (
         [(ITEMS, 'unit_through = { column = "item", table = "returns", key = "what" }')],
         "leads in a circle: items -> returns -> items",
-        'privacy_unit_column = "user_id"    in one of these tables',
+        f"{NAME_IT}    in one of these tables",
     ),
     "itself": (
         [(ITEMS, 'unit_through = { column = "of", table = "items", key = "of" }')],
         "leads in a circle: items -> items",
-        'privacy_unit_column = "user_id"    in one of these tables',
+        f"{NAME_IT}    in one of these tables",
     ),
     "a public table": (
         [('privacy_unit_column = "buyer"\nprivacy_unit_type = "integer"\n', "public = true\n"),
@@ -78,7 +79,7 @@ REFUSED = {
          ('privacy_unit_column = "buyer"\nprivacy_unit_type = "integer"\n', ""),
          ("max_rows_contributed = 10\n", "")],
         "leads to a table of which each row is a unit of its own: orders",
-        'privacy_unit_column = "user_id"    in [tables.orders]',
+        f"{NAME_IT}    in [tables.orders]",
     ),
     "keys of two types": (
         [(ITEMS, ITEMS.replace('"of"', '"item"'))],
@@ -130,7 +131,7 @@ REFUSED = {
     "rows of their own beside one unit": (
         [('privacy_unit_column = "person"\nrows_per_unit = 1\n', "")],
         "has rows that are units of their own",
-        'privacy_unit_column = "user_id"',
+        'privacy_unit_column = "person"',
     ),
 }  # fmt: skip
 
@@ -188,3 +189,50 @@ def test_the_owner_is_told_of_rows_that_are_nobodys_and_of_several(tmp_path: Pat
     assert shared == {
         "1 of 4 rows (25 %) are claimed by several units: they count once for each"
     }
+
+
+SHARED = """
+[budget]
+epsilon = 1
+[tables.bills]
+path = "bills.parquet"
+privacy_unit_column = "customer_id"
+[tables.bills.columns]
+customer_id.type = "integer"
+invoice_no.type = "text"
+[tables.lines]
+path = "lines.parquet"
+{}
+[tables.lines.columns]
+invoice_no.type = "text"
+amount.type = "integer"
+"""
+WAY = 'unit_through = {{ column = "invoice_no", table = "bills", key = "{}" }}'
+NO_SUCH = "names a column that bills does not list"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("max_rows_contributed = 3", "needs privacy_unit_column"),
+        ('public = "?"', "is not decided"),
+        ('privacy_unit_column = "?"', "is not decided"),
+        (WAY.format("invoice_id"), f"{NO_SUCH}: invoice_id"),
+        (WAY.format("invoce_no"), f"{NO_SUCH}: invoce_no"),
+    ],
+)
+def test_a_way_is_offered_by_a_key_that_both_tables_have(tmp_path: Path, line: str, what: str):
+    """Rows of persons are not led to be public, nor to a column that the table lacks."""
+    policy = tmp_path / "policy.toml"
+    for name in ("bills", "lines"):
+        (tmp_path / f"{name}.parquet").touch()
+    policy.write_text(SHARED.format(line))
+    with pytest.raises(PolicyInvalid) as refused:
+        load_policy(policy)
+    assert what in refused.value.diagnostic.title
+    assert refused.value.diagnostic.remedy[0] == WAY.format("invoice_no")
+    policy.write_text(SHARED.format(WAY.format("invoice_no")))
+    assert load_policy(policy).tables["lines"].unit == "customer_id"
+    hidden = WAY.format("invoice_id").replace(" }", ', type = "text" }')
+    policy.write_text(SHARED.format(hidden))
+    load_policy(policy)

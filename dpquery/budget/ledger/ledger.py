@@ -425,6 +425,13 @@ class Ledger:
                         store.states.append([(version, place, state)])
         return state if found is None else str(found[-1])
 
+    def known_state(self, place: str) -> tuple[int, str | None]:
+        """Return the version of the data, and what was first read at a place under it."""
+        with self._reading() as store:
+            version = self._orders().version
+            found = store.states.newest(place=place, version=version)
+            return version, None if found is None else str(found[-1])
+
     def is_proven(self, claim: str) -> bool:
         """Return whether a claim about a state of files was found to hold."""
         with self._reading() as store:

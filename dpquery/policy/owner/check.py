@@ -23,17 +23,19 @@ from pyarrow import csv
 from dpquery.core.arrow import arrow_type
 from dpquery.core.arrow import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
-from dpquery.core.types import Kind
-from dpquery.policy.model import Column, Files, Policy, Table
+from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
+from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
 from dpquery.policy.owner.links import lacking, names_of, owners, shared
 from dpquery.policy.sources.schema import (
     Misfit,
     Schema,
     file_misfits,
+    file_schemas,
     lacking_columns,
     read_schema,
     schema_of,
 )
+from dpquery.policy.sources.snapshots import LONGEST
 
 Misfits = Callable[[Table], list[Misfit]]
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
@@ -161,6 +163,14 @@ class _Visit:
                 with pq.ParquetFile(file) as parquet:
                     yield from parquet.iter_batches(columns=list(names))
 
+    def read_as(self, column: Column, type_: Type) -> Iterator[pa.Array]:
+        """Yield a column of a private table as if another type were declared."""
+        declared = Column(column.name, type_, max_length=LONGEST, path=column.path)
+        columns = {**self.table.columns, column.name: declared}
+        table = replace(self.table, columns=columns, single=False)
+        for batch in self.rows(table, [column.name]):
+            yield batch.column(0)
+
     def _csv(self, file: Path) -> pa.Table:
         columns = self.table.columns.values()
         types = {column.name: arrow_type(column.type) for column in columns}
@@ -176,7 +186,10 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
     try:
         # A public table may be a CSV file, which is read by the declared types.
         found = file_misfits(table, visit.schema) if table.public else misfits(table)
-        yield from ((Severity.FAULT, misfit.column, misfit.text) for misfit in found)
+        further = [] if table.public or not table.way[1:] else misfits(table.way[1])
+        for one in found:
+            of = f" (a key of {table.way[1].name})" if one in further else ""
+            yield Severity.FAULT, one.column, one.text + of
         if table.public or not found:
             lack = [] if table.public else lacking_columns(table)
             yield from ((Severity.NOTE, one.column, one.text) for one in lack)
@@ -227,17 +240,52 @@ def _unique(visit: _Visit) -> Iterator[Told]:
 
 
 def _values(visit: _Visit, column: Column) -> Iterator[Told]:
-    """Count the values that are clamped, or are in no group."""
-    rows, counts = 0, Counter[str]()
+    """Count the values that are lost or rounded, clamped, or in no group."""
+    rows, present, counts = 0, 0, Counter[str]()
     for batch in visit.batches([column.name]):
         values = _read(batch.column(0), column)
         rows += len(values)
+        present += len(values) - values.null_count
         for what, found in _doubts(values, column):
             counts[what] += found.true_count
+    yield from _misread(visit, column, present)
     for what, count in counts.items():
         if count:
             share = f"{count} of {rows} rows ({_percent(count, rows)} %)"
             yield Severity.WARNING, column.name, f"{share} are {what}"
+
+
+def _misread(visit: _Visit, column: Column, present: int) -> Iterator[Told]:
+    """Count values that have none of the declared type, or the nearest one."""
+    source, kind = visit.table.source, column.type.kind
+    lines = isinstance(source, Files) and not isinstance(source.format, Parquet)
+    if lines and kind is not Kind.TEXT:
+        texts = visit.read_as(column, TEXT)
+        written = sum(len(values) - values.null_count for values in texts)
+        if written > present:
+            told = f"{written - present} of {written} values are no {kind}: they are NULL"
+            yield Severity.WARNING, column.name, told
+    exact = {visit.table.unit, *(name for name, _ in visit.table.together)}  # else NULL
+    if visit.table.through is not None:
+        exact.add(visit.table.through.column)
+    rounded = kind is Kind.INTEGER and column.name not in exact
+    if rounded and (lines or not _all_integers(visit.table, column)):
+        broken = 0
+        for values in visit.read_as(column, DOUBLE):
+            broken += pc.sum(pc.not_equal(values, pc.trunc(values))).as_py() or 0
+        if broken:
+            told = f"{broken} of {present} values are not whole: they count as the nearest"
+            yield Severity.WARNING, column.name, told
+
+
+def _all_integers(table: Table, column: Column) -> bool:
+    """Return whether the schema of a table's source is known to have integers there."""
+    if isinstance(table.source, External):
+        return True  # which its library makes them, one by one
+    schemas = list({id(one): one for one in file_schemas(table)}.values())
+    return bool(schemas) and all(
+        one.types.get(column.name, INTEGER) == INTEGER for one in schemas
+    )
 
 
 def _doubts(values: pa.Array, column: Column) -> Iterator[tuple[str, pa.BooleanArray]]:

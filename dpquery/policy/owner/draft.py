@@ -301,7 +301,7 @@ def _drafted(found: Sequence[FoundTable]) -> Draft:
     ways = max(every, key=lambda way: way.rank, default=None)
     if len(tables) == 1 or ways is None:
         return Draft("", tuple(_table(one, _alone(one), links) for one in tables))
-    drafted = [_of_several(one, ways, links) for one in tables]
+    drafted = [_of_several(one, ways, links, tables) for one in tables]
     others = [written(way.who) for way in every if way is not ways]
     told = f"{written(ways.who)}, by the names of columns"
     if others:
@@ -334,7 +334,9 @@ def _alone(one: _Named) -> tuple[Line, ...]:
     )
 
 
-def _of_several(one: _Named, ways: _Ways, links: Mapping[str, Sequence[Link]]) -> TableDraft:
+def _of_several(
+    one: _Named, ways: _Ways, links: Mapping[str, Sequence[Link]], others: Sequence[_Named]
+) -> TableDraft:
     name, lines = one.table.name, list[Line]()
     unit, link = ways.columns.get(name), ways.through.get(name)
     if unit is not None:
@@ -349,13 +351,30 @@ def _of_several(one: _Named, ways: _Ways, links: Mapping[str, Sequence[Link]]) -
         lines = [Line(f"privacy_unit_column = {_ASKED}", told)]
     else:
         told = f"no column leads to a {ways.who}: true, if it holds nobody's data"
-        lines = [Line(f"public = {_ASKED}", told)]
+        lines = [Line(f"public = {_ASKED}", told), *_instead(one, ways, others)]
         if one.key is not None:
             unique = f"# unique = [{toml_text(one.key)}]"
             lines.append(Line(unique, "public rows are joined to private ones by it"))
         return replace(_table(one, tuple(lines), links, public=True), key=one.key)
     drafted = _table(one, (*lines, *_rows(one, unit)), links, unit)
     return replace(drafted, unit=unit, through=link)
+
+
+def _instead(one: _Named, ways: _Ways, others: Sequence[_Named]) -> Iterator[Line]:
+    """Yield what stands in the place of `public`, where rows are about somebody."""
+    reached, types = {*ways.columns, *ways.through}, one.table.schema.types
+    same = (
+        Link(name, other.table.name, name)
+        for other in others
+        if other.table.name in reached
+        for name, type_ in types.items()
+        if name in one.refers and other.table.schema.types.get(name) == type_
+    )
+    link = next(same, Link("...", "...", "..."))
+    yield Line(
+        '# privacy_unit_column = "..."', f"or in its place: the column of the {ways.who}"
+    )
+    yield Line(f"# unit_through = {link.toml}", "or: another table says whose its rows are")
 
 
 def _rows(one: _Named, unit: str | None) -> tuple[Line, ...]:

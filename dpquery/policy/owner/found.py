@@ -30,6 +30,7 @@ from dpquery.policy.sources.files import (
     is_sqlite,
     stem,
 )
+from dpquery.policy.sources.headers import fields_of, likely_delimiter
 from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
@@ -225,12 +226,14 @@ def _table(paths: list[str], directory: Path) -> FoundTable:
     """Return the table of some paths: its columns are those of all files together."""
     files = find_files(paths, directory)
     schema = _schema(files)
+    parted = likely_delimiter(fields_of(files[0], csv_format(files)) or ())
+    source = {"delimiter": toml_text(parted)} if schema.fields and parted else {}
     lines, folders = format_of(files) == "csv", folder_columns(files) - schema.written.keys()
     named = {name: TEXT for name in sorted(folders) if read_name.fits(name)}
     texts = [toml_text(Path(path).as_posix()) for path in paths]
     return FoundTable(
         _name(paths[0]),
-        {"path": texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"},
+        {"path": texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"} | source,
         replace(schema, types={**schema.types, **named}),
         frozenset(schema.types if lines else ()) | named.keys(),
     )
@@ -241,11 +244,15 @@ def _schema(files: tuple[Path, ...]) -> Schema:
     match format_of(files):
         case "csv":
             format_ = csv_format(files)
+            parted = likely_delimiter(read_header(files[0], format_).fields or ())
+            format_ = replace(format_, delimiter=parted or format_.delimiter)
             return united(read_header(file, format_) for file in files)
         case "json":
             what = f"names a file that does not say what its columns are: {files[0].name}"
             why = "each line of JSON has fields of its own."
-            raise Unfit(what, why, as_parquet(str(files[0])), code="DPQ601")
+            made = as_parquet(str(files[0]))
+            listed_ = "or name its columns in a policy: path, and a line for each column"
+            raise Unfit(what, why, made, listed_, code="DPQ601")
     first = read_schema(files[0])
     columns = {name: Column(name, type_) for name, type_ in first.types.items()}
     misfits = file_misfits(Table("", Files(files), (), columns)) if len(files) > 1 else ()

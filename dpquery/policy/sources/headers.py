@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -38,3 +39,14 @@ def fields_of(path: Path, format_: Csv) -> tuple[str, ...] | None:
     except (OSError, EOFError, ValueError, csv.Error):
         return None
     return tuple(names) or None
+
+
+def likely_delimiter(fields: Sequence[str]) -> str | None:
+    """Return what may part the fields of a line that was taken for one field.
+
+    >>> [likely_delimiter(names) for names in (["id;age;city"], ["id"], ["a;b", "c"])]
+    [';', None, None]
+    """
+    if len(fields) != 1:
+        return None
+    return max(";\t|", key=fields[0].count) if set(";\t|") & set(fields[0]) else None

@@ -33,7 +33,7 @@ from dpquery.core.types import (
     Type,
 )
 from dpquery.errors import listed
-from dpquery.policy.document import Unfit, written
+from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.model import (
     Column,
     Csv,
@@ -48,7 +48,7 @@ from dpquery.policy.model import (
 from dpquery.policy.sources.external import opened
 from dpquery.policy.sources.files import as_parquet, is_database
 from dpquery.policy.sources.footers import Footer, footer, seen
-from dpquery.policy.sources.headers import fields_of
+from dpquery.policy.sources.headers import fields_of, likely_delimiter
 from dpquery.policy.sources.moments import partial as partial_type
 from dpquery.policy.sources.snapshots import Unreadable
 from dpquery.policy.values import ascii_folded, read_name
@@ -360,6 +360,9 @@ def file_misfits(table: Table, read: Callable[[Path], Schema] | None = None) -> 
         if _named(table) and not held and not folders:
             found.setdefault(None, Misfit(None, f"{path.name} has none of the columns"))
         somewhere |= held
+    if lacking and isinstance(format_, Csv) and (parted := likely_delimiter(longest)):
+        what = f"{path.name} has one field by {toml_text(format_.delimiter)}; "
+        return [Misfit(None, f"{what}try: delimiter = {toml_text(parted)}")]
     nowhere = [one for name, one in lacking.items() if name not in {*somewhere, *folders}]
     for misfit in nowhere:
         found.setdefault(misfit.column, misfit)

@@ -99,7 +99,8 @@ def _kind(remedy: str, *, first: bool) -> str:
     words = words_of(remedy)
     if words and words[0].upper in _STATEMENTS:
         return "statement"
-    return "fragment" if first and not remedy.startswith("dpquery ") else "advice"
+    said = remedy.startswith(("dpquery ", "ask the data owner"))
+    return "fragment" if first and not said else "advice"
 
 
 def _explanation(value: Explanation) -> dict[str, Any]:

@@ -355,7 +355,15 @@ class Keys:
             read = {*columns_of(expr)}
             self.refuse_empty(shown, [one for one in facts.said if read & {*columns_of(one)}])
         self._check_shown(expr, values, shown)
-        return Key(shown, column, expr, values, left_out=_left_out(expr, facts))
+        return Key(shown, column, expr, values, left_out=self._left_out(expr, facts))
+
+    def _left_out(self, expr: Expr, facts: Facts) -> str:
+        """Return which rows are in none of the groups, by names that the query has."""
+        told = _left_out(expr, facts)
+        text = self.rows.spans.source.text[expr.span.start : expr.span.end]
+        if isinstance(expr, ColumnRef) and text.isidentifier():  # of a list, a value has none
+            told = told.replace(f"where {listed_names([expr.name])} is", f"where {text} is")
+        return told
 
     def _ranged(self, expr: Expr, values: Values | None) -> int:
         """Return how many numbers or moments a range has that nobody named; 0 of others."""

@@ -192,7 +192,9 @@ class Scope:
             columns = self.columns
             if node.table:
                 columns = [name for member in self._meant(node) for name in member.columns]
-            unknown_column(node, columns or self.columns, node.table or here, span)
+            unknown_column(
+                node, columns or self.columns, node.table or here, span, self.table.lists
+            )
         if len(found) > 1:
             ambiguous(node, [member.alias for member, _ in found], span)
         expr = found[0][1]
@@ -353,6 +355,9 @@ def _refuse_whole_list(node: exp.Column, table: str, span: Span) -> NoReturn:
     why = "UNNEST makes a row for each of its values, and LIST_CONTAINS asks for one."
     name, count = written_name(node.name), "SELECT DP_COUNT(*, eps=0.5) AS n"
     remedy = f"{count} FROM {written_name(table)} WHERE LEN({name}) > 0"
+    if isinstance(node.find_ancestor(exp.Group, exp.Select), exp.Group):
+        of = f"{written_name(table)}, UNNEST({name}) AS u(v)"
+        remedy = f"SELECT v, DP_COUNT(*, eps=0.5) AS n FROM {of} GROUP BY v"
     raise refusal("DPQ208", title, span, "a list here", why, remedy)
 
 
@@ -409,10 +414,17 @@ _NO_COLUMN = Worded(
 )
 
 
-def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Span) -> NoReturn:
+def unknown_column(
+    node: exp.Column,
+    known: Iterable[str],
+    table: str,
+    span: Span,
+    lists: Iterable[str] = (),
+) -> NoReturn:
     """Refuse a column that the policy does not list; in double quotes, a text was meant."""
     columns, name = list(known), node.name
-    near = nearest(name, columns)
+    fields = [one for one in columns if fold(one).endswith(f".{fold(name)}")]
+    near = fields[0] if len(fields) == 1 else nearest(name, columns)
     offered = written_name(near or columns[0])
     if node.table:
         offered = f"{written_name(node.table)}.{offered}"
@@ -421,5 +433,6 @@ def unknown_column(node: exp.Column, known: Iterable[str], table: str, span: Spa
         offered = "'" + name.replace("'", "''") + "'"
         why = "in double quotes stands a name; a text stands in single ones."
     title = f"there is no column {name[:80]!r} in {table}"
-    remedy = (offered, f"columns here: {listed_names(columns, near)}")
+    every = [*columns, *(one for one in lists if one not in columns)]
+    remedy = (offered, f"columns here: {listed_names(every, near)}")
     raise refusal("DPQ204", title, span, _UNLISTED, why, remedy)

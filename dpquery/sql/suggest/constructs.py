@@ -106,6 +106,11 @@ def _instead(node: exp.Expr, spans: Spans, word: str, found: Span) -> str | None
                 if repeats
                 else mended(spans.source, found, "", advice("leave it out"))
             )
+        case exp.Any(this=exp.Paren(this=exp.Column() as of), parent=exp.EQ() as equal) if (
+            equal.expression is node
+        ):
+            asked = f"LIST_CONTAINS({spans.text(of)}, {spans.text(equal.this)})"
+            return mended(spans.source, spans.of(equal), asked, asked)
         case exp.Cast(this=exp.Expr() as inner):
             return mended(spans.source, spans.of(node), spans.text(inner), "") or None
         case exp.WithinGroup(this=exp.Expr() as call, expression=exp.Order() as order):

@@ -315,6 +315,24 @@ def test_orders_hold_from_the_next_statement_on(server: Served):
     assert orders == ["-- published", "-- thawed", "-- frozen", "-- granted 0.5"]
 
 
+def test_an_order_that_is_not_understood_is_not_done(server: Served):
+    """Who freezes one analyst, as nobody can, has not frozen all of them."""
+    owner = server.client("olga")
+    told = owner.told("freeze", analyst="bob")
+    assert told["ended"] == "refused"
+    assert form(told)["title"] == "freeze takes no 'analyst'"
+    assert not form(owner.told("overview"))["frozen"]
+    for call, given in {"grant": {"eps": 1}, "publish": {"a": 1}, "thaw": {"who": "b"}}.items():
+        assert owner.told(call, **given)["ended"] == "refused"
+    owner.told("freeze")
+    refused = form(
+        server.client("bob").told("ask", text="SELECT DP_COUNT(*, eps=0.1) FROM staff")
+    )
+    advice = {"text": "ask the data owner when it will be thawed", "kind": "advice"}
+    assert refused["try"] == [advice], "nothing to be pasted into the statement"
+    owner.told("thaw")
+
+
 @pytest.mark.parametrize(
     ("given", "title"),
     [

@@ -106,7 +106,7 @@ function byTable(told) {
   const rows = told.tables.map((one) => make("tr", {}, make("th", { scope: "row" }, one.analyst), make("td", {}, one.table),
     make("td", { class: "right" }, one.epsilon), make("td", { class: "right" }, one.charges.toLocaleString())));
   return card("By analyst and table", "", rows.length ? grid(["analyst", "table", "sum of charges", "charges"], rows, [2, 3]) : nothing(),
-    make("p", { class: "quiet small" }, "A charge that reads two tables counts for each."));
+    make("p", { class: "quiet small" }, "A charge over several tables counts in each, so these can add up to more than was spent."));
 }
 
 function asked(told) {

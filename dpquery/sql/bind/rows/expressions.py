@@ -272,7 +272,20 @@ class Conditions:
         right = self.bind(node.expression)
         if additive and left.type == DATE:
             return self._days(span, operator, left, right)
+        moments = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+        if operator is Operator.SUBTRACT and left.type.kind is right.type.kind in moments:
+            self._refuse_duration(node, left, right, span)
         return arithmetic(span, operator, left, right, self._integer(operator, left, right))
+
+    def _refuse_duration(self, node: exp.Expr, left: Expr, right: Expr, span: Span) -> NoReturn:
+        """Refuse the time between two moments, which is a number of some unit here."""
+        around, unit = node.parent, "hour"
+        if around is not None and self.spans.text(around).upper().startswith("EPOCH"):
+            span, unit = self.spans.of(around), "second"
+        texts = (self.spans.source.snippet(one.span) for one in (right, left))
+        remedy = f"DATE_DIFF('{unit}', {', '.join(texts)})"
+        why = ("the time between two moments is a number of units, and which is to be said.",)
+        mismatch(span, "- needs numbers", "the time between two moments", remedy, why)
 
     def _days(self, span: Span, operator: Operator, left: Expr, right: Expr) -> Expr:
         """Bind a date and a number of days, or the days between two dates."""

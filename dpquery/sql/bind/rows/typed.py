@@ -575,7 +575,8 @@ def unknown_function(name: str, span: Span, written: str, otherwise: str) -> NoR
     """Refuse a function that rows do not have; offer the one that was meant."""
     known = [*rowfunctions.names(), "DATE_PART", "EXTRACT", "IF"]
     empty = written[len(name) :].replace(" ", "") in {"", "()"}  # and none there takes nothing
-    near = None if empty else nearest(name.upper(), known)
+    reads = name.upper() == "STRPTIME"  # which makes a moment of a text, and not the reverse
+    near = None if empty or reads else nearest(name.upper(), known)
     remedy = otherwise if near is None else near + written[len(name) :]
     shown_names = dict.fromkeys([*([near] if near else []), *_SHOWN])
     why = (
