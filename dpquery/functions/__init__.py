@@ -5,11 +5,11 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
-from dpquery.functions.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.distribution import CDF, HISTOGRAM
-from dpquery.functions.linear import LINREG
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
-from dpquery.functions.moments import (
+from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
+from dpquery.functions.moments.linear import LINREG
+from dpquery.functions.moments.means import (
     AVG,
     PROPORTION,
     STDDEV_POP,
@@ -17,9 +17,9 @@ from dpquery.functions.moments import (
     VAR_POP,
     VAR_SAMP,
 )
+from dpquery.functions.moments.regression import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
-from dpquery.functions.regression import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
 __all__ = ["ALL", "find", "names", "registered"]

@@ -1,7 +1,7 @@
 """DP_CORR and DP_REGR_*: how one expression follows another, from Bernstein sums of both.
 
 A line needs the square of x beside what a covariance does, and a correlation those of x and y:
-degree 2 in these (`covariance.py`, `moments.py`). The products of the polynomials in y and in x
+degree 2 in these (`covariance.py`, `means.py`). The products of the polynomials in y and in x
 are nonnegative and add up to a constant for every row, whatever the degrees: each sum gets
 noise for the whole epsilon.
 
@@ -21,8 +21,8 @@ from math import inf, isfinite, sqrt
 from typing import ClassVar, NamedTuple, TypeVar
 
 from dpquery.functions.additive import double, significant
-from dpquery.functions.covariance import of_pairs
-from dpquery.functions.moments import Basis
+from dpquery.functions.moments.covariance import of_pairs
+from dpquery.functions.moments.means import Basis
 from dpquery.mechanisms.laplace import Reach, share_range
 
 N = TypeVar("N", float, Fraction)

@@ -1,0 +1,1 @@
+"""What is computed from Bernstein sums: means, spreads, covariances, lines and planes."""
