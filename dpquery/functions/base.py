@@ -339,7 +339,7 @@ class Release(ABC):
     mechanism: Mechanism
     type: Type
     """The type of the released values."""
-    why: str = field(default="", kw_only=True, compare=False)
+    why: str = field(default="", kw_only=True)
     """Why this mechanism, where there was a choice."""
     unbounded: bool = field(default=False, kw_only=True, compare=False)
     """Whether a search found no bounds: it is drawn between others, and says nothing."""

@@ -148,3 +148,18 @@ def test_where_units_are_replaced_counts_and_sums_are_by_themselves(tmp_path: Pa
         steps = session.explain(ALL, eps=1).steps
     assert ["one draw" in step.why for step in steps] == [False] * 3 + [True] * 3
     assert sum(step.epsilon for step in steps) == 1
+
+
+def test_a_draw_is_known_however_its_calls_are_written(tmp_path: Path):
+    policy = samples_of(tmp_path / "data")
+    with dpquery.connect(policy) as session:
+        told = session.sql("SELECT SUM(age) AS s, AVG(age) AS a FROM staff", eps=1)
+        for text in (
+            "SELECT sum( AGE ) AS s, AVG(age) AS a",
+            "SELECT AVG(age) AS a, SUM(age) AS s",
+        ):
+            again = session.sql(f"{text} FROM staff", eps=1)
+            assert again.loss == Loss(Fraction(0))
+            assert again.to_dicts() == [
+                {name: told.to_dicts()[0][name] for name in again.columns}
+            ]

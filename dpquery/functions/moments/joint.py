@@ -245,7 +245,8 @@ def _joint(members: Sequence[tuple[Call, Release]], facts: Facts) -> list[JointR
     if {code.grid for code in codes} != {code.grid for code in drawn.factors}:
         return []
     rows = CountRows(drawn.measure.weight, call.condition)
-    why = f"one draw for {', '.join(call.text for call, _ in members)}"
+    # By name and in order: what they are called in the text is no part of what is drawn.
+    why = f"one draw for {', '.join(sorted(call.function for call, _ in members))}"
     return [
         JointRelease(
             call.function,
