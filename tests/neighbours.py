@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.types import Kind
 from dpquery.engine.base import Engine, Exact
+from dpquery.functions.distribution import CdfRelease
 from dpquery.functions.partition_selection import KeysRelease
 from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
 from dpquery.ir.expr import Scalar
@@ -171,6 +172,9 @@ def _drawn(release: Any, exact: Exact) -> Drawn:
         return Drawn(release, list(handed(release, exact)))
     if isinstance(release, KeysRelease):
         return Drawn(release, [counts(exact, release.measure)])
+    if isinstance(release, CdfRelease):  # each level of its tree moves as far as the leaves
+        leaves = zip(*(exact.values(one) for one in release.measures), strict=True)
+        return Drawn(release, [[part for group in leaves for part in group]])
     ranked = isinstance(release, QuantileRelease | QuantilesRelease)
     seen = Seen(cells=release.mechanism.cells) if ranked else Seen()
     if isinstance(release, QuantilesRelease):
@@ -211,7 +215,7 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
         return total**2, squared(release.distance)
     (a,), (b,) = before.given, after.given
     sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
-    if release.mechanism.norm == 1:
+    if isinstance(release, CdfRelease) or release.mechanism.norm == 1:
         return squared(sum(sizes)), squared(release.distance)
     return Fraction(sum(size * size for size in sizes)), squared(release.distance)
 

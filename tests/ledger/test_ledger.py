@@ -268,6 +268,7 @@ def test_no_method_takes_a_charge_back():
         "store",
         "stored",
         "first_state",
+        "known_state",
         "earlier",
         "fail",
         "failures",

@@ -134,6 +134,8 @@ def queries(draw: st.DrawFn) -> str:
 @example("SELECT LAG(0, 2, i) OVER (ORDER BY i) AS x FROM t QUALIFY x IS NOT NULL")
 @example("SELECT LAG(i, 2, 7) OVER (ORDER BY d) AS x FROM t QUALIFY x IS NOT NULL")
 @example("SELECT i AS x FROM t UNION ALL SELECT MOD(i, MOD(i, -1)) FROM t")
+@example("SELECT s AS x FROM t UNION ALL SELECT CONCAT(q) FROM t")
+@example("SELECT s AS x FROM t UNION ALL SELECT CONCAT(q, q) FROM t")
 @example("SELECT ABS(i) + 1 AS x, ABS(i) + 2 AS y FROM t ORDER BY i // -1 + i // -1")
 @example("SELECT ABS(i) + ABS(i) AS k, max(i // -1 + i // -1) AS x FROM t GROUP BY 1")
 def test_what_is_accepted_above_never_raises(query: str):

@@ -102,6 +102,8 @@ def _of_rows(row: RowFunction) -> Function:
         arguments = [f"CAST({text} AS DOUBLE)" for text in texts] if doubles else texts
         call = Apply(_NOWHERE, row.name, tuple(models[: len(texts)]), TEXT, UNKNOWN)
         called = row.sql(call, *arguments)
+        if row.name == "CONCAT":  # of lists it would give a list
+            called = f"CAST({called} AS VARCHAR)"
         return _no_nan(called) if doubles else called
 
     gives: Kind | str = "first" if row.result is first_type else row.result(models).kind
