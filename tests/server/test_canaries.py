@@ -19,10 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.server.service import Client
+from dpquery.server.web.door import WebDoor
 from tests.corpus import hostile
 from tests.corpus.cases import all_files, read
 from tests.server.postgres.raw import Raw, message
 from tests.server.postgres.served import ALICE, Served, served
+from tests.server.web.serving import Asking
 
 TEXT, NUMBER, ASKED, VIEW = "canary-7f3a", 4_815_162_342_108, "bobs-own-text", "bobs_view"
 EVERY = sorted({case.query for path in all_files() for case in read(path)})
@@ -154,6 +156,37 @@ def test_the_door_of_postgresql_tells_nothing_that_is_not_asked(
             said.append((text, leaks(server, b"".join(parts), text)))
     assert [one for one in said if one[1]] == []
     assert not [line for line in server.log if line["event"] == "door failed"]
+
+
+@pytest.mark.parametrize("asked", SOME, indirect=True)
+def test_copies_and_calls_tell_nothing_that_is_not_asked(server: Served, asked: list[str]):
+    said = []
+    with Raw(server, timeout=120) as peer:
+        peer.log_in(ALICE)
+        for text in asked:
+            call = json.dumps({"do": "sql", "arguments": {"text": text}}).replace("'", "''")
+            for sent in (f"COPY ({text}) TO STDOUT", f"CALL dpquery('{call}')"):
+                parts = b"".join(body for _, body in peer.query(sent))
+                said.append((sent, leaks(server, parts, sent)))
+    assert [one for one in said if one[1]] == []
+
+
+@pytest.mark.parametrize("asked", SOME, indirect=True)
+def test_the_page_tells_nothing_that_is_not_asked(server: Served, asked: list[str]):
+    door = WebDoor(server.service, "127.0.0.1", 0, None, None)
+    server.run(door.start)
+    try:
+        asking, said = Asking(door.port), []
+        assert asking.log_in(*ALICE)[0] == 200
+        for text in asked:
+            for name in ("price", "ask"):
+                status, told = asking.call(name, text=text)
+                assert status == 200, told
+                raw = json.dumps([told, asking.headers], ensure_ascii=False).encode()
+                said.append((text, leaks(server, raw, text)))
+    finally:
+        server.run(door.close)
+    assert [one for one in said if one[1]] == []
 
 
 def test_the_statements_were_answered(server: Served):
