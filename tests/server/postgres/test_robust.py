@@ -223,7 +223,7 @@ def many_visits(place: Path) -> None:
 @pytest.mark.slow
 def test_a_scan_that_is_stopped_has_been_paid(tmp_path: Path):
     text = "SELECT day, DP_MEDIAN(minutes, eps=0.5) FROM visits GROUP BY day"
-    with served(tmp_path, before=many_visits, workers=2) as running, Raw(running) as peer:
+    with served(tmp_path, before=many_visits, workers=3) as running, Raw(running) as peer:
         peer.log_in()
         peer.send(message(b"Q", text.encode() + b"\0"))
         deadline = time.monotonic() + 60
