@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -11,7 +12,7 @@ from typing import Self
 from dpquery.errors import unusable
 
 
-class Usable:
+class Usable(ABC):
     """Belongs to the process that made it; another one, a fork of it, is refused."""
 
     def __init__(self, lock: RLock) -> None:
@@ -35,9 +36,9 @@ class Usable:
             self._process = None
             self._let_go()
 
+    @abstractmethod
     def _let_go(self) -> None:
         """Close what it holds."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
