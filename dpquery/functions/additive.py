@@ -27,8 +27,9 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
-from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
+from dpquery.ir.measures import Measure
 from dpquery.ir.query import Call, Wanted
+from dpquery.ir.sensitivity import l2_sensitivity, sensitivity
 from dpquery.mechanisms import (
     PURE,
     AdditiveNoise,

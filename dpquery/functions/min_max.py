@@ -45,8 +45,9 @@ from dpquery.functions.base import (
 from dpquery.functions.quantize import ValueRelease, code_of, in_rows, too_many_groups
 from dpquery.functions.selection import ChosenRelease, small_histogram
 from dpquery.ir.expr import Code
-from dpquery.ir.measures import Histogram, Weight, sensitivity
+from dpquery.ir.measures import Histogram, Weight
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import AboveThreshold, FirstNoisyCount
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness

@@ -38,8 +38,9 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.quantize import example_values
 from dpquery.ir.expr import Expr, IsNull, Logic, Not, Nulls, Scalar
-from dpquery.ir.measures import Candidates, Told, Weight, sensitivity
+from dpquery.ir.measures import Candidates, Told, Weight
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
 from dpquery.mechanisms.randomness import Randomness

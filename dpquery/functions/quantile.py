@@ -59,8 +59,9 @@ from dpquery.functions.quantize import (
     weight_for,
 )
 from dpquery.functions.wanted import CONFIDENCE, RANK_ERROR
-from dpquery.ir.measures import Histogram, sensitivity
+from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import (
     FittedQuantiles,
     GapQuantile,

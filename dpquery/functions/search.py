@@ -26,9 +26,10 @@ from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Words
 from dpquery.functions.quantize import ValueRelease, in_rows
 from dpquery.ir.expr import Code, ColumnRef, Expr
-from dpquery.ir.measures import Histogram, Weight, sensitivity
+from dpquery.ir.measures import Histogram, Weight
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Aggregate, PerUnit, Relation, UnitAggregate, walk
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteLaplace, PermuteAndFlip
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound

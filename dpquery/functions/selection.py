@@ -43,8 +43,9 @@ from dpquery.functions.quantize import (
     too_many_groups,
 )
 from dpquery.ir.expr import Code, ColumnRef, Not, Scalar
-from dpquery.ir.measures import CountRows, Histogram, Weight, sensitivity
+from dpquery.ir.measures import CountRows, Histogram, Weight
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import (
     DiscreteLaplace,
     FiniteExponential,

@@ -21,7 +21,7 @@ from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments.means import BernsteinRelease
 from dpquery.functions.quantile import QuantileRelease
-from dpquery.ir.measures import sensitivity, simplex_sensitivity
+from dpquery.ir.sensitivity import sensitivity, simplex_sensitivity
 from tests.functions.tables import (
     ADD_REMOVE,
     SUBSTITUTE,

@@ -13,8 +13,9 @@ from dpquery.core.source import Span
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import WEIGHT_SCALE, Facts
 from dpquery.ir.expr import Code, Literal
-from dpquery.ir.measures import CountRows, SumProducts, Weight, sensitivity
+from dpquery.ir.measures import CountRows, SumProducts, Weight
 from dpquery.ir.query import Call, Contribution, Options
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteGaussian, DiscreteLaplace
 from tests.corpus.cases import planned
 

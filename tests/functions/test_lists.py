@@ -17,8 +17,8 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.quantile import QuantilesRelease
-from dpquery.ir.measures import sensitivity
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from tests.functions.tables import (
     ADD_REMOVE,
     ALONE,

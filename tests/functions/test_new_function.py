@@ -22,8 +22,9 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.ir.measures import CountRows, sensitivity
+from dpquery.ir.measures import CountRows
 from dpquery.ir.query import Call
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteLaplace, Randomness
 
 POLICY = """\

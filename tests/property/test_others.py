@@ -35,9 +35,10 @@ from dpquery.engine.duckdb.sources.views import define, rows_sql
 from dpquery.engine.files import fingerprint
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
-from dpquery.ir.measures import Candidates, CountValues, Measure, SumValues, sensitivity
+from dpquery.ir.measures import Candidates, CountValues, Measure, SumValues
 from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import numbers, only_table, tables_of
+from dpquery.ir.sensitivity import sensitivity
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import DatabaseTable, LedgerSettings, Policy
 from tests.frontiers import OUT_OF_REACH, constructs, queries, require_drawn

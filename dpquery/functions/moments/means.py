@@ -48,17 +48,9 @@ from dpquery.functions.count_sum import both, present
 from dpquery.functions.quantize import code_of, counted
 from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
-from dpquery.ir.measures import (
-    CountRows,
-    CountValues,
-    SumCodes,
-    SumProducts,
-    SumValues,
-    Weight,
-    simplex_l2_sensitivity,
-    simplex_sensitivity,
-)
+from dpquery.ir.measures import CountRows, CountValues, SumCodes, SumProducts, SumValues, Weight
 from dpquery.ir.query import Call, Wanted
+from dpquery.ir.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.laplace import (
     Reach,
