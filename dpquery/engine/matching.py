@@ -3,7 +3,7 @@
 In a given order a value counts if all that count before it, and it, can be given to units that
 have them, at most `limit` to each. So as many count as can in any way, and which ones does not
 depend on the order in which the units of a value are named. That one unit adds at most `limit`
-is shown in `ir/measures.py`.
+is shown in `ir/sensitivity.py`.
 """
 
 from __future__ import annotations

@@ -31,12 +31,7 @@ from dpquery.functions.quantize import known_range
 from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
-from dpquery.sql.bind.arguments import (
-    bind_points,
-    is_number,
-    listed_in,
-    some_points,
-)
+from dpquery.sql.bind.list_arguments import bind_points, is_number, listed_in, some_points
 from dpquery.sql.bind.options import (
     Given,
     read_option,
