@@ -40,7 +40,7 @@ from dpquery.sql.bigquery import respelled
 from dpquery.sql.bind.scope import Member, Scope, column_ref
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 
 MOST = Loss(Fraction(10**9), Fraction(1, 2))
 LIMITS = Ceilings(Ceiling(MOST))

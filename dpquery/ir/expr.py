@@ -1,6 +1,6 @@
 """Expressions over rows: typed, each with its span and its public range.
 
-They are total (I12): no node here can fail on a row once `sql/rules.py` has looked at the
+They are total (I12): no node here can fail on a row once `sql/privacy_rules.py` has looked at the
 ranges. What has no node cannot be computed below the frontier (I9). Expressions that differ in
 their place alone are equal.
 """

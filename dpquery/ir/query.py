@@ -349,7 +349,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A bound statement that keeps every rule. Only `sql/rules.py` makes one."""
+    """A bound statement that keeps every rule. Only `sql/privacy_rules.py` makes one."""
 
     source: Source
     frontiers: tuple[tuple[Frontier, Contribution], ...]

@@ -26,7 +26,7 @@ from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table, Through
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.corpus.cases import facts, planned
 from tests.corpus.runs import ACCEPTED
 

@@ -25,7 +25,7 @@ from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.corpus.describe import described
 from tests.tasks import ROOT
 

@@ -23,7 +23,7 @@ from dpquery.policy.sources.files import sample_directory
 from dpquery.session import Session
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "ARCHITECTURE.md"

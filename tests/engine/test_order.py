@@ -32,7 +32,7 @@ from dpquery.plan.plan import make_plan
 from dpquery.policy.model import Bounds, Column, Policy
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.relations import policy_over
 from tests.worlds import private_table, world, write
 

@@ -21,7 +21,7 @@ from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.neighbours import drawn, save
 from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, policy_over, row

@@ -23,7 +23,7 @@ QUERY = (
 STAGES = {
     ("sql/parse/parser.py", "parse"): "parse",
     ("sql/binder.py", "bind"): "bind",
-    ("sql/rules.py", "check"): "check",
+    ("sql/privacy_rules.py", "check"): "check",
     ("plan/plan.py", "make_plan"): "plan",
     ("cache/lookup.py", "Cache.look_up"): "look up",
     ("budget/ledger/ledger.py", "Ledger.charge"): "charge",

@@ -19,7 +19,7 @@ from dpquery.plan.cuts import notes_of
 from dpquery.plan.explain import explain
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Column
-from dpquery.sql.rules import contribution
+from dpquery.sql.contribution_bounds import contribution
 from tests.worlds import planned, policy_of, private_table
 
 UNSPENT = Standing("policy", Ceiling(Loss(Fraction(1))), NOTHING)

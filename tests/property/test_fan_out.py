@@ -25,7 +25,7 @@ from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import LedgerSettings, Policy
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.neighbours import Drawn, Row, drawn, move, save
 from tests.oracle.engine import PythonEngine
 from tests.relations import SCHEMA, TABLES, policy_over

@@ -17,7 +17,7 @@ from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import check
+from dpquery.sql.privacy_rules import check
 from tests.neighbours import Pair, require_bounded_move
 from tests.property.test_neighbours import KINDS, by_duckdb, by_oracle, policies
 from tests.strategies import pairs

@@ -14,7 +14,7 @@ from dpquery.ir.query import Call, Key
 from dpquery.ir.walk import expressions_in
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.rules import RULES, check
+from dpquery.sql.privacy_rules import RULES, check
 from tests.corpus.cases import facts, planned, refusal
 
 NOWHERE = Span(0, 0)

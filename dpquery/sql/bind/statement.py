@@ -40,6 +40,7 @@ from dpquery.sql.bind.released import Released, raw, unaskable
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.bind.subqueries import combined_rows, derive
+from dpquery.sql.contribution_bounds import contribution
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.parse.lists import refuse_list
 from dpquery.sql.parse.parser import Parsed
@@ -72,7 +73,6 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
-from dpquery.sql.rules import contribution
 from dpquery.sql.shares import Shares, shared
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice, same_units
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy

@@ -69,7 +69,7 @@ from dpquery.sql.parse.lists import list_of
 from dpquery.sql.parse.literals import chain, conjuncts, read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.rules import require_calendar
+from dpquery.sql.privacy_rules import require_calendar
 from dpquery.sql.suggest.queries import (
     COUNT,
     as_compared,

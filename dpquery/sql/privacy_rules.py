@@ -7,7 +7,7 @@ expression can fail on a row (I12), and what bounds one unit's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from dpquery.core.source import Source, Span
@@ -17,7 +17,6 @@ from dpquery.core.types import (
     WIDEST_EXACT,
     Interval,
     Kind,
-    RowLimit,
     Type,
 )
 from dpquery.errors import QueryRefused, Worded, advice, refusal
@@ -33,28 +32,20 @@ from dpquery.ir.expr import (
     children,
     columns_of,
 )
-from dpquery.ir.query import Bound, Checked, Contribution, Frontier
+from dpquery.ir.query import Bound, Checked, Frontier
 from dpquery.ir.relations import (
     Aggregate,
     PerUnit,
-    PublicJoin,
     Relation,
-    TableScan,
-    UnionAll,
     UnitAggregate,
-    UnitJoin,
-    Unnest,
     Windowed,
     expressions_of,
-    extent_of,
-    looks_up,
-    sources,
-    tables_of,
     walk,
 )
 from dpquery.ir.walk import expressions_in
 from dpquery.policy.model import Policy
 from dpquery.rowfunctions.base import CALENDAR
+from dpquery.sql.contribution_bounds import contribution
 from dpquery.sql.size_limits import (
     MOST_COPIES,
     MOST_MADE,
@@ -92,60 +83,6 @@ def check(bound: Bound, policy: Policy) -> Checked:
         (frontier, contribution(frontier.relation, policy)) for frontier in bound.frontiers
     )
     return Checked(bound.source, checked, bound.above, bound.constants, bound.understood)
-
-
-def contribution(relation: Relation, policy: Policy) -> Contribution:
-    """Read what bounds a unit's rows from the policy and the operators: never from the file.
-
-    A unit has one row where it is declared, or follows from GROUP BY the unit alone and from
-    joins of such relations. The limits of a join or union are the largest of its parts; where a
-    row meets several rows of a public table, each of those that are let in is all of them.
-    """
-    unit = policy.tables[tables_of(relation)[0].table].unit
-    unit = unit and (policy.unit or unit)
-    single = unit is not None and extent_of(relation, policy.single).single
-    limit, groups = _limits(relation, policy)
-    return Contribution(unit, single, limit, groups)
-
-
-def _limits(relation: Relation, policy: Policy) -> tuple[RowLimit, int | None]:
-    """Return how many rows, and groups, of a unit count unless a call says otherwise."""
-    match relation:
-        case TableScan(table=name):
-            table = policy.tables[name]
-            one_row = table.single or table.unit is None
-            return 1 if one_row else table.max_rows_contributed, table.max_groups_contributed
-        case PerUnit(source=source, one_row=True):
-            return 1, _limits(source, policy)[1]
-        case PublicJoin(source=source, most=most) | Unnest(source=source, most=most) if (
-            most > 1
-        ):
-            rows, groups = _limits(source, policy)
-            return rows * relation.most if isinstance(rows, int) else rows, groups
-        case UnitJoin(left=left, keeps_right=False) if looks_up(relation):
-            return _limits(left, policy)
-        case UnitJoin() | UnionAll():
-            parts = [_limits(part, policy) for part in sources(relation)]
-            return _largest([rows for rows, _ in parts]), _groups(parts)
-        case _:
-            return _limits(sources(relation)[0], policy)
-
-
-def _largest(limits: Sequence[RowLimit]) -> RowLimit:
-    """Return the largest of several limits of rows; one that nobody states leaves none."""
-    stated = [limit for limit in limits if isinstance(limit, int)]
-    if len(stated) == len(limits):
-        return max(stated)
-    return None if None in limits else "auto"
-
-
-def _groups(parts: Sequence[tuple[RowLimit, int | None]]) -> int | None:
-    """Return the largest of several limits of groups, if the policy states any."""
-    limits = [rows if groups is None else groups for rows, groups in parts]
-    stated = [limit for limit in limits if isinstance(limit, int)]
-    if all(groups is None for _, groups in parts) or len(stated) < len(limits):
-        return None
-    return max(stated)
 
 
 def every_expression_is_total(frontier: Frontier, source: Source) -> None:
