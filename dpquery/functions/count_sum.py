@@ -1,9 +1,9 @@
 """DP_COUNT and DP_COUNT_IF: how many rows, with a value or not, different values, or units.
 
-Sensitivity: a unit's rows have a total weight of at most limit * scale (`ir/sensitivity.py`), and
-each row is counted with its weight or not at all, so adding, removing or replacing one unit
-moves the weighted count by at most that much; units are counted once, or spread over the
-groups they are in. Of different values, a unit shows at most `limit`, all groups together.
+Sensitivity: a unit's rows have a total weight of at most limit * scale (`ir/sensitivity.py`),
+and each row is counted with its weight or not at all, so adding, removing or replacing one unit
+moves the weighted count by at most that much; units are counted once, or spread over the groups
+they are in. Of different values, a unit shows at most `limit`, all groups together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Expressions over rows: typed, each with its span and its public range.
 
-They are total (I12): no node here can fail on a row once `sql/privacy_rules.py` has looked at the
-ranges. What has no node cannot be computed below the frontier (I9). Expressions that differ in
-their place alone are equal.
+They are total (I12): no node here can fail on a row once `sql/privacy_rules.py` has looked at
+the ranges. What has no node cannot be computed below the frontier (I9). Expressions that differ
+in their place alone are equal.
 """
 
 from __future__ import annotations

@@ -63,8 +63,9 @@ from dpquery.sql.postprocess.from_clause import (
     rows_within,
 )
 from dpquery.sql.postprocess.select import Select, parts_of
+from dpquery.sql.postprocess.set_operations import arms_of, combined, finished
 from dpquery.sql.postprocess.stages import FrontierRows, Rows
-from dpquery.sql.postprocess.subqueries import Opener, arms_of, combined, finished
+from dpquery.sql.postprocess.subqueries import Opener
 from dpquery.sql.postprocess.values import (
     MAX_TEXT,
     REPEATING,

@@ -20,7 +20,7 @@ from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
 from dpquery.sql.postprocess.calls import applied, days, indexed, moved
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.postprocess.subqueries import end_of
+from dpquery.sql.postprocess.interval_ends import end_of
 from dpquery.sql.postprocess.values import (
     MAX_DEPTH,
     MAX_SIZE,

@@ -2,9 +2,9 @@
 
 There is no conversion but numeric widening, and those that were written; each is total. Each
 arithmetic node gets a type and a public range by interval arithmetic; whether the range is
-narrow enough to be computed is the business of `sql/privacy_rules.py`. What a call takes is read from
-the registry, and a literal parameter is checked here, so that the engine never reads one that
-it could refuse.
+narrow enough to be computed is the business of `sql/privacy_rules.py`. What a call takes is
+read from the registry, and a literal parameter is checked here, so that the engine never reads
+one that it could refuse.
 """
 
 from __future__ import annotations
