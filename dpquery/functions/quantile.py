@@ -78,7 +78,7 @@ from dpquery.mechanisms import (
     rank_range,
     threshold_cost,
 )
-from dpquery.mechanisms.quantiles.ranks import likely_off
+from dpquery.mechanisms.quantiles.base import likely_off
 from dpquery.mechanisms.randomness import Randomness
 
 HALF = Fraction(1, 2)

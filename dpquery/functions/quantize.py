@@ -35,14 +35,14 @@ from dpquery.functions.offers import narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Input, Wanted
-from dpquery.mechanisms.quantiles.histogram_tree import (
+from dpquery.mechanisms.quantiles.base import LARGEST_GRID, Errors, likely_off, rows_for
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
     NARROW,
     HistogramTree,
     Request,
     Weights,
     look_ahead,
 )
-from dpquery.mechanisms.quantiles.ranks import LARGEST_GRID, Errors, likely_off, rows_for
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.ranges import implied

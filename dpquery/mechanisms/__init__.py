@@ -15,24 +15,18 @@ from dpquery.mechanisms.exponential import (
 from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.partition import PartitionSelection
+from dpquery.mechanisms.quantiles.above_threshold import ThresholdQuantiles, threshold_cost
+from dpquery.mechanisms.quantiles.exponential import GapQuantile, GridQuantile, rank_range
 from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
-from dpquery.mechanisms.quantiles.grid import (
-    GapQuantile,
-    GridQuantile,
-    RecursiveQuantiles,
-    rank_range,
-)
-from dpquery.mechanisms.quantiles.histogram import ThresholdQuantiles, threshold_cost
+from dpquery.mechanisms.quantiles.independent import IndependentQuantiles
+from dpquery.mechanisms.quantiles.inverse_sensitivity import SmoothQuantile
 from dpquery.mechanisms.quantiles.joint import (
     JointQuantiles,
     SmoothedJointQuantiles,
     joint_move,
 )
-from dpquery.mechanisms.quantiles.single import (
-    IndependentQuantiles,
-    NoisyQuantile,
-    SmoothQuantile,
-)
+from dpquery.mechanisms.quantiles.noisy import NoisyQuantile
+from dpquery.mechanisms.quantiles.recursive import RecursiveQuantiles
 from dpquery.mechanisms.quantiles.tree import TreeQuantiles
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.staircase import DiscreteStaircase

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.core.zcdp import rho_below
-from dpquery.mechanisms.quantiles.ranks import likely_off
+from dpquery.mechanisms.quantiles.base import likely_off
 from dpquery.policy.sources.files import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages

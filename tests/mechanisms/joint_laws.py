@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from dpquery.core.privacy import Neighbours
-from dpquery.mechanisms.quantiles.histogram_tree import Weights as Histogram
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import Weights as Histogram
 from dpquery.mechanisms.randomness import Randomness
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.sources import Seeded

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dpquery.mechanisms import FittedQuantiles, Randomness
-from dpquery.mechanisms.quantiles import cdf_bounds, fitted
-from dpquery.mechanisms.quantiles.fitted import Block, FittedPaths
-from dpquery.mechanisms.quantiles.histogram_tree import on_places
-from dpquery.mechanisms.quantiles.joint_paths import shares_of
+from dpquery.mechanisms.quantiles.sampling import cdf_bounds, fitted_paths
+from dpquery.mechanisms.quantiles.sampling.fitted_paths import Block, FittedPaths
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import on_places
+from dpquery.mechanisms.quantiles.sampling.joint_paths import shares_of
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement, drawing, single_rows, worst_loss
 from tests.mechanisms.quantile_suite import (
@@ -51,7 +51,7 @@ def test_the_shares_of_the_true_total_fail_at_this_rate(
     [
         (cdf_bounds, "LOOSE", 1 << 15),
         pytest.param(cdf_bounds, "FEW", 0, marks=pytest.mark.slow),
-        (fitted, "ATTEMPTS", 1),
+        (fitted_paths, "ATTEMPTS", 1),
     ],
 )
 def test_how_finely_one_looks_has_no_bearing(
@@ -67,7 +67,7 @@ def test_how_finely_one_looks_has_no_bearing(
 def test_how_totals_stand_together_has_no_bearing(
     near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitted, "NEAR", near)
+    monkeypatch.setattr(fitted_paths, "NEAR", near)
     mechanism, weights, times = DRAWN["fitted"]
     sample = drawing(mechanism, weights)
     assert agreement(mechanism.pmf(weights), sample, *times) > ALARM
@@ -94,7 +94,7 @@ def test_sums_are_above_those_of_all_lists(name: str) -> None:
 
 def test_blocks_have_each_total_once() -> None:
     for true, last in ((0, 0), (0, 5), (5, 5), (100, 10_000), (9_990, 10_000)):
-        blocks = list(fitted._blocks(true, last, 7))
+        blocks = list(fitted_paths._blocks(true, last, 7))
         told = [t for b in blocks for t in range(b.low, b.high + 1, 7)]
         assert told == [7 * number for number in range(last + 1)]
         assert all(b == Block(b.low, b.high, (b.high - b.low) // 7 + 1) for b in blocks)

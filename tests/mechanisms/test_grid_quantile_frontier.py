@@ -19,7 +19,12 @@ from hypothesis import strategies as st
 
 from dpquery.errors import InternalError
 from dpquery.mechanisms import GridQuantile, Randomness
-from dpquery.mechanisms.quantiles.rejection import ATTEMPTS, DEEPEST, Envelope, Exponents
+from dpquery.mechanisms.quantiles.sampling.rejection import (
+    ATTEMPTS,
+    DEEPEST,
+    Envelope,
+    Exponents,
+)
 from dpquery.mechanisms.samplers import (
     LONGEST,
     STEP,

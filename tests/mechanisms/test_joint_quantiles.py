@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from dpquery.mechanisms import JointQuantiles, SmoothedJointQuantiles
-from dpquery.mechanisms.quantiles import joint_paths
+from dpquery.mechanisms.quantiles.sampling import joint_paths
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.joint_laws import (
     agreement,

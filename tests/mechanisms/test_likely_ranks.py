@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpquery.mechanisms import FittedQuantiles, IndependentQuantiles, RecursiveQuantiles
-from dpquery.mechanisms.quantiles.ranks import THINNER, likely_off, rows_for
+from dpquery.mechanisms.quantiles.base import THINNER, likely_off, rows_for
 from tests.mechanisms.histograms import Codes
 from tests.mechanisms.sources import Seeded
 

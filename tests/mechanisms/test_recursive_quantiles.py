@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.mechanisms import RecursiveQuantiles
-from dpquery.mechanisms.quantiles import grid
-from dpquery.mechanisms.quantiles.grid import _Draw
-from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree, spread_out
+from dpquery.mechanisms.quantiles import recursive
+from dpquery.mechanisms.quantiles.recursive import _Draw
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree, spread_out
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement, apart, single_rows, worst_loss
 from tests.mechanisms.quantile_suite import (
@@ -125,7 +125,7 @@ def test_rows_of_a_released_value_kept_on_both_sides_lose_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert 0.6 < loss_of_a_row_at_the_released_value() <= 1
-    monkeypatch.setattr(grid, "_cut", keep_in_both)
+    monkeypatch.setattr(recursive, "_cut", keep_in_both)
     assert loss_of_a_row_at_the_released_value() > 1.05
 
 
@@ -306,13 +306,13 @@ def test_rows_at_the_released_value_that_are_dropped_are_missed_beside_it(
     ) -> tuple[tuple[int, int], tuple[int, int]]:
         return (part[0], place), (place + 1, part[1])
 
-    monkeypatch.setattr(grid, "_cut", dropped)
+    monkeypatch.setattr(recursive, "_cut", dropped)
     assert mean_off(ATOM, 0) > 3
     assert 0 < mean_off(ATOM, 3) < mean_off(ATOM, 0)
 
 
 Span = tuple[int, int]
-RIGHT = grid._cut
+RIGHT = recursive._cut
 CUTS: dict[str, Callable[[Span, int, bool], tuple[Span, Span]]] = {
     "kept on one side": RIGHT,
     "dropped": lambda part, place, high: ((part[0], place), (place + 1, part[1])),
@@ -330,7 +330,7 @@ def test_draws_keep_rows_at_the_released_value_on_one_side(
     rows, laws = Rows(dict(enumerate(weights))), {}
     for name, cut in CUTS.items():
         with monkeypatch.context() as patched:
-            patched.setattr(grid, "_cut", cut)
+            patched.setattr(recursive, "_cut", cut)
             laws[name] = mechanism.pmf(weights)
 
     @cache

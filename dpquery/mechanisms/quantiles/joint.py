@@ -11,15 +11,7 @@ from typing import ClassVar, Self
 
 from dpquery.mechanisms.base import Distance, RangeEvent
 from dpquery.mechanisms.exponential import exponential_law
-from dpquery.mechanisms.quantiles.histogram_tree import (
-    HistogramTree,
-    Weights,
-    bin_width,
-    in_bins,
-    on_places,
-)
-from dpquery.mechanisms.quantiles.joint_paths import JointPaths, shares_of
-from dpquery.mechanisms.quantiles.ranks import (
+from dpquery.mechanisms.quantiles.base import (
     SPREAD,
     Errors,
     RankList,
@@ -27,6 +19,14 @@ from dpquery.mechanisms.quantiles.ranks import (
     pmf_of_cells,
     require_bins,
 )
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+    HistogramTree,
+    Weights,
+    bin_width,
+    in_bins,
+    on_places,
+)
+from dpquery.mechanisms.quantiles.sampling.joint_paths import JointPaths, shares_of
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import Integers, tail_bound
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpquery.errors import internal
-from dpquery.mechanisms.quantiles.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
     NARROW,
     HistogramTree,
     Request,
@@ -28,7 +28,7 @@ from dpquery.mechanisms.quantiles.histogram_tree import (
     passing,
     weight_within,
 )
-from dpquery.mechanisms.quantiles.upper_sums import (
+from dpquery.mechanisms.quantiles.sampling.upper_sums import (
     NARROW_EXPONENT,
     POINT,
     as_exponents,

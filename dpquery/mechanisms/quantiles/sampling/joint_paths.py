@@ -15,9 +15,9 @@ from itertools import pairwise
 from math import comb
 from typing import TypeVar
 
-from dpquery.mechanisms.quantiles.cdf_bounds import Scale, Stretch, Terrain
-from dpquery.mechanisms.quantiles.histogram_tree import HistogramTree
-from dpquery.mechanisms.quantiles.upper_sums import (
+from dpquery.mechanisms.quantiles.sampling.cdf_bounds import Scale, Stretch, Terrain
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree
+from dpquery.mechanisms.quantiles.sampling.upper_sums import (
     MANY,
     NOTHING,
     POINT,

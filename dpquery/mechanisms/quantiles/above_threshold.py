@@ -12,8 +12,13 @@ from typing import ClassVar
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
-from dpquery.mechanisms.quantiles.histogram_tree import Weights, asked, bin_width, in_bins
-from dpquery.mechanisms.quantiles.ranks import require_orders
+from dpquery.mechanisms.quantiles.base import require_orders
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+    Weights,
+    asked,
+    bin_width,
+    in_bins,
+)
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 

@@ -13,7 +13,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpquery.mechanisms.quantiles.histogram_tree import NARROW, HistogramTree, Part, Table
+from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+    NARROW,
+    HistogramTree,
+    Part,
+    Table,
+)
 from dpquery.mechanisms.randomness import Randomness, broken
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around, shrunk_coin
 
