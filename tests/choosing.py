@@ -9,7 +9,7 @@ from typing import Any
 
 from dpquery.functions.base import Measured, Release
 from dpquery.functions.min_max import ExtremeRelease, FirstAboveRelease
-from dpquery.functions.moments.means import ChosenMeanRelease
+from dpquery.functions.moments.mean_variance import ChosenMeanRelease
 from dpquery.functions.selection import MajorityRelease, ModeRelease, TopRelease
 from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop
 

@@ -1,4 +1,4 @@
-"""The DP aggregate functions: one file each, and one line each in ALL."""
+"""The DP aggregate functions: their files by kind, and one line for each function in ALL."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
 from dpquery.functions.distribution import CDF, HISTOGRAM
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
+from dpquery.functions.moments.corr_regr import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
-from dpquery.functions.moments.linear import LINREG
-from dpquery.functions.moments.means import (
+from dpquery.functions.moments.linreg import LINREG
+from dpquery.functions.moments.mean_variance import (
     AVG,
     PROPORTION,
     STDDEV_POP,
@@ -17,7 +18,6 @@ from dpquery.functions.moments.means import (
     VAR_POP,
     VAR_SAMP,
 )
-from dpquery.functions.moments.regression import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.partition_selection import KEYS
 from dpquery.functions.quantile import MEDIAN, QUANTILE
 from dpquery.functions.selection import MAJORITY, MODE, TOP_K

@@ -26,7 +26,7 @@ from dpquery.core.types import BOOLEAN
 from dpquery.database import Database
 from dpquery.finish import ready
 from dpquery.functions.additive import AdditiveRelease
-from dpquery.functions.moments.means import BernsteinRelease
+from dpquery.functions.moments.mean_variance import BernsteinRelease
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.ir.measures import Candidates, CountRows, CountUnits, CountValues, SumCodes
 from dpquery.ir.query import Scan

@@ -18,7 +18,7 @@ from scipy import stats
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, DOUBLE
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.moments.means import BernsteinRelease
+from dpquery.functions.moments.mean_variance import BernsteinRelease
 from dpquery.ir.measures import CountRows, Measure, SumCodes
 from dpquery.ir.query import Contribution
 from dpquery.mechanisms import DiscreteLaplace

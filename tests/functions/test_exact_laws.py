@@ -19,7 +19,7 @@ from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.moments.means import BernsteinRelease
+from dpquery.functions.moments.mean_variance import BernsteinRelease
 from dpquery.functions.quantile import QuantileRelease
 from dpquery.ir.sensitivity import sensitivity, simplex_sensitivity
 from tests.functions.tables import (
@@ -166,9 +166,9 @@ def power_sums(self: BernsteinRelease, moments: tuple[int, ...]) -> list[int]:
     return list(moments)
 
 
-SIMPLEX = "dpquery.functions.moments.means.simplex_sensitivity"
+SIMPLEX = "dpquery.functions.moments.mean_variance.simplex_sensitivity"
 ADDITIVE = "dpquery.functions.additive.sensitivity"
-VECTOR = "dpquery.functions.moments.means.BernsteinRelease._bernstein"
+VECTOR = "dpquery.functions.moments.mean_variance.BernsteinRelease._bernstein"
 CODES_3, SIGNED, FLAGS = World(values("0..2")), World(values("-2..1")), World(BOOLEANS)
 GROUPS = World(values("0..2"), 2)
 MISTAKES = [

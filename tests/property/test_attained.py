@@ -252,7 +252,7 @@ TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
 L1, L2 = (f"dpquery.functions.additive.{name}" for name in ("sensitivity", "l2_sensitivity"))
 VECTOR, VECTOR_L2 = (
-    f"dpquery.functions.moments.means.{name}"
+    "dpquery.functions.moments.mean_variance."
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
 RANK = "dpquery.functions.quantile.rank_range"

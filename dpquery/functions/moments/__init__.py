@@ -1,1 +1,1 @@
-"""What is computed from Bernstein sums: means, spreads, covariances, lines and planes."""
+"""Functions of moments: means, variances, covariances, correlations, regressions."""

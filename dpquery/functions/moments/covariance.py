@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from dpquery.functions.additive import ADDITIVE, double, significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
-from dpquery.functions.moments.means import Basis, Shape, bernstein
+from dpquery.functions.moments.mean_variance import Basis, Shape, bernstein
 from dpquery.mechanisms.laplace import Reach, share_range
 
 CORNERS = tuple((j, i) for i, j in product((0, 1), repeat=2))

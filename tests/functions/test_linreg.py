@@ -12,7 +12,7 @@ import pytest
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts
-from dpquery.functions.moments.linear import PlaneRelease, plane_sizes
+from dpquery.functions.moments.linreg import PlaneRelease, plane_sizes
 from tests.functions.tables import (
     ADD_REMOVE,
     ALONE,
@@ -66,7 +66,7 @@ def test_without_the_products_in_it_the_distance_is_too_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "dpquery.functions.moments.linear.plane_sizes", lambda codes: plane_sizes(codes)[:-1]
+        "dpquery.functions.moments.linreg.plane_sizes", lambda codes: plane_sizes(codes)[:-1]
     )
     world = WORLDS["rows"]
     planned = release(world, world.facts(ADD_REMOVE))

@@ -1,7 +1,7 @@
 """Several numbers of one column from one draw: its rows, its sum, its mean and its spread.
 
 Apart, each of k calls has a k-th of what they may spend together. But all of them are known
-from the Bernstein sums of the column (`means.py`), which are released once for all of it. So
+from the Bernstein sums of the column (`mean_variance.py`), which are released once for all of it. So
 that rows without a value count too, what they would add to the sums is one sum more: then each
 row adds the same to one vector, whatever it holds, and one unit moves this by no more than the
 sums alone.
@@ -24,7 +24,7 @@ from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import PlanRefused
 from dpquery.functions.additive import LEVEL, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, Reads, Release, Step, Words
-from dpquery.functions.moments.means import BernsteinRelease, Mean, bernstein
+from dpquery.functions.moments.mean_variance import BernsteinRelease, Mean, bernstein
 from dpquery.functions.quantize import counted
 from dpquery.ir.measures import CountRows, Measure
 from dpquery.ir.query import Call

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from dpquery.functions.additive import double, significant
 from dpquery.functions.moments.covariance import of_pairs
-from dpquery.functions.moments.means import Basis
+from dpquery.functions.moments.mean_variance import Basis
 from dpquery.mechanisms.laplace import Reach, share_range
 
 N = TypeVar("N", float, Fraction)
