@@ -25,8 +25,8 @@ from dpquery.answer import Answer
 from dpquery.core.source import Source, Span
 from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
-from dpquery.functions.points import Points
-from dpquery.functions.wanted import ERRORS
+from dpquery.functions.cut_points import Points
+from dpquery.functions.error_targets import ERRORS
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value

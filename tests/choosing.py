@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpquery.functions.base import Measured, Release
-from dpquery.functions.min_max import ExtremeRelease, FirstAboveRelease
+from dpquery.functions.mode_top_k import MajorityRelease, ModeRelease, TopRelease
 from dpquery.functions.moments.mean_variance import ChosenMeanRelease
-from dpquery.functions.selection import MajorityRelease, ModeRelease, TopRelease
+from dpquery.functions.order_statistics.min_max import ExtremeRelease, FirstAboveRelease
 from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 CHOOSING = (

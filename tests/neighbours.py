@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.types import Kind
 from dpquery.engine.base import Engine, Exact
-from dpquery.functions.distribution import CdfRelease
+from dpquery.functions.histogram_cdf import CdfRelease
+from dpquery.functions.order_statistics.quantile import QuantileRelease, QuantilesRelease
 from dpquery.functions.partition_selection import KeysRelease
-from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Key

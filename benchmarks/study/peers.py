@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.study.data import TOP, Column, Values, connect, draws
 from benchmarks.study.figures import markdown
-from dpquery.functions.quantile import OF_LISTS
+from dpquery.functions.order_statistics.quantile import OF_LISTS
 
 ROWS, ATOM, SHARE = 10_000, 42_000, 0.3
 DATA_SETS, DRAWS = 4, 25

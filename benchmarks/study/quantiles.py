@@ -20,7 +20,7 @@ import numpy as np
 import dpquery
 from benchmarks.study.data import Column, Values, connect, draws, salaries_in_hundreds
 from benchmarks.study.figures import Figure
-from dpquery.functions.quantile import OF_LISTS, OF_RANKS
+from dpquery.functions.order_statistics.quantile import OF_LISTS, OF_RANKS
 
 COUNTS = (1, 3, 9, 29, 99)
 SIZES = (100, 1000, 100_000)

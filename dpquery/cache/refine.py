@@ -25,10 +25,7 @@ from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable, Stat
 from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells
 from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
-from dpquery.functions.additive import (
-    AdditiveRelease,
-    in_place_of,
-)
+from dpquery.functions.additive_noise import AdditiveRelease, in_place_of
 from dpquery.functions.base import Release
 from dpquery.ir.expr import Apply
 from dpquery.ir.query import Scan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
-from dpquery.functions.distribution import CDF, HISTOGRAM
-from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
+from dpquery.functions.histogram_cdf import CDF, HISTOGRAM
+from dpquery.functions.mode_top_k import MAJORITY, MODE, TOP_K
 from dpquery.functions.moments.corr_regr import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.moments.linreg import LINREG
@@ -18,9 +18,9 @@ from dpquery.functions.moments.mean_variance import (
     VAR_POP,
     VAR_SAMP,
 )
+from dpquery.functions.order_statistics.min_max import FIRST_ABOVE, MAX, MIN
+from dpquery.functions.order_statistics.quantile import MEDIAN, QUANTILE
 from dpquery.functions.partition_selection import KEYS
-from dpquery.functions.quantile import MEDIAN, QUANTILE
-from dpquery.functions.selection import MAJORITY, MODE, TOP_K
 
 __all__ = ["ALL", "find", "names", "registered"]
 

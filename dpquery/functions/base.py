@@ -20,8 +20,8 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
-from dpquery.functions.offers import narrower
-from dpquery.functions.points import Points
+from dpquery.functions.cut_points import Points
+from dpquery.functions.remedies import narrower
 from dpquery.ir.measures import (
     Candidates,
     GroupRequest,

@@ -14,7 +14,7 @@ from fractions import Fraction
 from dpquery.core.source import Span
 from dpquery.core.types import INTEGER, WIDEST_EXACT
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive import COUNTING, AdditiveRelease, additive
+from dpquery.functions.additive_noise import COUNTING, AdditiveRelease, additive
 from dpquery.functions.base import (
     BOUNDS,
     COMMON,
@@ -28,8 +28,8 @@ from dpquery.functions.base import (
     Takes,
     without_option,
 )
+from dpquery.functions.error_targets import CONFIDENCE, ERROR
 from dpquery.functions.quantize import code_of, number_type
-from dpquery.functions.wanted import CONFIDENCE, ERROR
 from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
 from dpquery.ir.measures import (
     CountRows,

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, time, timedelta
 from fractions import Fraction
-from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
 from zoneinfo import ZoneInfo
 
 from dpquery.core.privacy import decimal_text
@@ -29,22 +27,11 @@ from dpquery.core.types import (
     decimal_value,
     ordinal,
 )
-from dpquery.errors import QueryRefused, Worded, advice, listed, refusal, without
-from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Release
-from dpquery.functions.offers import narrower
+from dpquery.errors import QueryRefused, Worded, refusal, without
+from dpquery.functions.remedies import example_bounds, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
-from dpquery.ir.measures import GroupRequest, Histogram, Weight
-from dpquery.ir.query import Call, Input, Wanted
-from dpquery.mechanisms.quantiles.base import LARGEST_GRID, Errors, likely_off, rows_for
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
-    NARROW,
-    HistogramTree,
-    Request,
-    Weights,
-    look_ahead,
-)
-from dpquery.mechanisms.randomness import Randomness
-from dpquery.mechanisms.samplers import Integers
+from dpquery.ir.measures import Weight
+from dpquery.ir.query import Call, Input
 from dpquery.rowfunctions.ranges import implied
 
 HUGE = Fraction(10**308)
@@ -229,38 +216,6 @@ def written_ends(bounds: Interval, type_: Type) -> list[str]:
     return [written_end(int(end / step), step, type_) for end in ends]
 
 
-def example_bounds(type_: Type) -> str:
-    """Write bounds of a type as a query could state them."""
-    match type_.kind:
-        case Kind.DATE:
-            return "bounds=['2020-01-01', '2024-12-31']"
-        case Kind.TIMESTAMP:
-            return "bounds=['2020-01-01 00:00:00', '2024-12-31 23:59:59']"
-        case Kind.TIMESTAMPTZ:
-            return "bounds=['2020-01-01 00:00:00+00', '2024-12-31 23:59:59+00']"
-        case Kind.TIME:
-            return "bounds=['08:00:00', '18:00:00']"
-        case _:
-            return "bounds=[0, 1000]"
-
-
-_NAMED = {
-    Kind.BOOLEAN: "true",
-    Kind.INTEGER: "1, 2",
-    Kind.DECIMAL: "1.5, 2.5",
-    Kind.TEXT: "'a', 'b'",
-    Kind.DATE: "'2024-12-30', '2024-12-31'",
-    Kind.TIMESTAMP: "'2024-12-31 00:00:00', '2024-12-31 12:00:00'",
-    Kind.TIMESTAMPTZ: "'2024-12-31 00:00:00+00', '2024-12-31 12:00:00+00'",
-    Kind.TIME: "'08:00:00', '12:00:00'",
-}
-
-
-def example_values(type_: Type) -> str:
-    """Write values of a type as IN could list them; none of doubles, which have none."""
-    return _NAMED.get(type_.kind, "")
-
-
 def _own_bounds(argument: Expr) -> str:
     """Write the bounds that the policy states."""
     low, high = argument.domain.low, argument.domain.high
@@ -361,34 +316,6 @@ def value_of(code: Code, place: int) -> object:
     return from_code(int(number / step), step, type_)
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRelease(Release):
-    """Values of a column, drawn as places among those that there could be."""
-
-    measures: tuple[Histogram]
-
-    @property
-    def measure(self) -> Histogram:
-        """The weights of the values."""
-        return self.measures[0]
-
-    @property
-    def code(self) -> Code:
-        """The values that there could be."""
-        return self.measure.code
-
-    def value(self, drawn: Any) -> object:
-        """Return the value at a place, or a list of values; NULL where there is none."""
-        if isinstance(drawn, tuple | list):
-            return [value_of(self.code, place) for place in drawn]
-        return None if drawn is None else value_of(self.code, drawn)
-
-    def meets(self, wanted: Wanted) -> bool | None:
-        """Compare the ranks that values are proven to be off at most, on any data."""
-        off = self.ranks_off(wanted.confidence, any_data=True)
-        return None if off is None else off <= wanted.error
-
-
 def in_rows(weight: Weight, amount: Fraction | int) -> str:
     """Write an amount of weight as rows."""
     return counted(Fraction(amount, weight.scale), "row")
@@ -401,173 +328,3 @@ def counted(amount: Fraction, what: str) -> str:
     ('1 row', '2.5 ranks')
     """
     return f"{decimal_text(amount, 4)} {what}{'' if amount == 1 else 's'}"
-
-
-# What all functions of ranks share: the grid, the weights, and the histograms of a group.
-
-
-MAX_DRAWS = 4096
-"""Values that one call draws over all groups together."""
-MOST_BINS = 1 << 13
-MOST_LEAVES = 1 << 16
-MOST_RANGES = 1 << 22
-"""Ranges of one histogram over all groups together."""
-LEAST_SCALE = 2**16
-MOST_HELD = 1 << 21
-"""Bins of the groups together that are drawn for at a time."""
-
-D_co = TypeVar("D_co", covariant=True)
-
-
-class Draws(Protocol[D_co]):
-    """A mechanism that draws from a histogram."""
-
-    def release(self, histogram: Weights, randomness: Randomness) -> D_co:
-        """Draw."""
-        ...
-
-
-@runtime_checkable
-class DrawsAhead(Protocol[D_co]):
-    """A mechanism that says where it will look before it draws."""
-
-    @property
-    def held(self) -> int:
-        """The most bins that it keeps."""
-        ...
-
-    def tree(self, histogram: Weights) -> HistogramTree:
-        """Ask for the whole grid."""
-        ...
-
-    def near(self, tree: HistogramTree) -> Sequence[int]:
-        """Return the ranks where draws will look."""
-        ...
-
-    def draw(self, tree: HistogramTree, randomness: Randomness) -> D_co:
-        """Draw from such a tree."""
-        ...
-
-
-def draw_groups(
-    mechanism: Draws[D_co], exact: Measured, measure: Histogram, randomness: Randomness
-) -> list[D_co]:
-    """Draw for each group; what many groups will look at is asked for together."""
-    histograms = [partial(exact.histogram, measure, group) for group in range(exact.groups)]
-    if not isinstance(mechanism, DrawsAhead):
-        return [mechanism.release(histogram, randomness) for histogram in histograms]
-    ahead, size, drawn = mechanism, max(1, MOST_HELD // mechanism.held), list[D_co]()
-    for first in range(0, len(histograms), size):
-        trees = [ahead.tree(histogram) for histogram in histograms[first : first + size]]
-
-        def ask(
-            requests: Sequence[tuple[int, Request]], first: int = first
-        ) -> Sequence[Integers]:
-            of_groups = [GroupRequest(first + n, *request) for n, request in requests]
-            return exact.histograms(measure, of_groups)
-
-        look_ahead(trees, ahead.near, ask)
-        drawn += [ahead.draw(tree, randomness) for tree in trees]
-    return drawn
-
-
-def grid_of(call: Call) -> Code:
-    """Return the grid from which a call draws.
-
-    Raises:
-        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
-    """
-    code = code_of(call, origin_at_low=True, most=LARGEST_GRID)
-    if code.cells > LARGEST_GRID:
-        raise refusal(
-            "DPQ404",
-            f"{call.function} has too many values to draw from between these bounds",
-            call.options.bounds_span or call.span,
-            "more than 2^63 values",
-            "a quantile is one of the values that lie on a grid between the bounds.",
-            "narrow the bounds: bounds=[0, 1000]",
-        )
-    return code
-
-
-def histogram_for(call: Call, facts: Facts, denominator: int) -> Histogram:
-    """Return the weights of the grid from which a call draws.
-
-    Raises:
-        PlanRefused: DPQ401 no bounds, DPQ404 too many values between them.
-    """
-    code = grid_of(call)
-    return Histogram(weight_for(call, facts, denominator), code, call.condition)
-
-
-def weight_for(call: Call, facts: Facts, denominator: int) -> Weight:
-    """Return weights that leave scores in 64 bits, where the smallest scale allows it."""
-    weight = facts.weight(call)
-    while not weight.plain and weight.scale > LEAST_SCALE:
-        if denominator * most_weight(weight) < NARROW:
-            break
-        weight = replace(weight, scale=weight.scale // 2)
-    return weight
-
-
-def most_weight(weight: Weight) -> int:
-    """Return more than all rows of a table weigh."""
-    return MAX_ROWS_OF_TABLE * weight.scale
-
-
-def bins_for(groups: int) -> int:
-    """Return how finely a histogram parts the grid, where it is asked for again more finely."""
-    return min(MOST_BINS, ranges_for(groups))
-
-
-def ranges_for(groups: int) -> int:
-    """Return how finely one histogram can part the grid: all groups stay within a bound."""
-    ranges = MOST_LEAVES
-    while ranges * groups > MOST_RANGES:
-        ranges //= 2
-    return ranges
-
-
-def refuse_many(call: Call, groups: int, values: int = 1) -> None:
-    """Refuse more draws than scans can be waited for.
-
-    Raises:
-        PlanRefused: DPQ405.
-    """
-    if groups * values <= MAX_DRAWS:
-        return
-    label = f"{groups:,} groups" + (f" of {values:,} quantiles" if values > 1 else "")
-    why = "each group of a quantile takes scans of its own."
-    raise too_many_groups(call, f"{MAX_DRAWS // values:,} groups", label, why)
-
-
-def too_many_groups(call: Call, most: str, label: str, why: str) -> QueryRefused:
-    """Refuse a call for more groups than it is answered for."""
-    title = f"{call.function} is answered for {most} at most"
-    remedy = advice("name fewer groups: WHERE a_column IN (1, 2)")
-    return refusal("DPQ405", title, call.span, label, why, remedy)
-
-
-def ranks_words(
-    orders: Sequence[Fraction], errors: Errors, most: int, weight: Weight, confidence: Fraction
-) -> str:
-    """Say how many ranks orders are off on even data, over how many rows, and on any data."""
-    likely = Fraction(likely_off(errors, confidence), weight.scale)
-    proven, each = round(Fraction(most, weight.scale)), " each" if len(orders) > 1 else ""
-    if proven <= likely:
-        return f"at most {proven:,} ranks{each}"
-    rows = rows_for(orders, errors, likely)
-    about = f"about {math.ceil(likely):,} ranks{each}, over {rows:,} or more rows spread evenly"
-    return f"{about}; on any data at most {proven:,}"
-
-
-def unfit_mechanism(call: Call, asked: str, fitting: Sequence[str], draws: str) -> QueryRefused:
-    """Refuse a mechanism that answers the other kind of question."""
-    return refusal(
-        "DPQ205",
-        f"{call.function} {asked} has no mechanism {call.options.mechanism!r}",
-        call.options.mechanism_span,
-        f"it draws {draws}",
-        f"{call.function} {asked} is drawn by {listed(fitting)}.",
-        f"mechanism='{fitting[0]}'",
-    )

@@ -27,9 +27,7 @@ from dpquery import functions
 from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
 from dpquery.errors import PlanRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated
-from dpquery.functions.offers import narrower
-from dpquery.functions.quantize import known_range, require_held
-from dpquery.functions.search import (
+from dpquery.functions.bounds_search import (
     SHARE,
     RowSearchRelease,
     SearchRelease,
@@ -37,6 +35,8 @@ from dpquery.functions.search import (
     search_for,
     searched,
 )
+from dpquery.functions.quantize import known_range, require_held
+from dpquery.functions.remedies import narrower
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import Writer, constants_in

@@ -17,9 +17,9 @@ from dpquery.core.privacy import exact_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed
-from dpquery.functions.additive import LEVEL
+from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.bounds_search import SearchRelease
 from dpquery.functions.quantize import written_end, written_ends
-from dpquery.functions.search import SearchRelease
 from dpquery.ir.expr import (
     Code,
     ColumnRef,

@@ -23,8 +23,8 @@ from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated, without_option
+from dpquery.functions.bounds_search import fallback
 from dpquery.functions.moments.shared_draws import together
-from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
 from dpquery.plan.auto_bounds import (

@@ -16,7 +16,7 @@ from dpquery.core.events import Concentrated
 from dpquery.core.source import Source
 from dpquery.core.types import INTEGER
 from dpquery.errors import BudgetRefused
-from dpquery.functions.additive import AdditiveRelease, AveragedRelease
+from dpquery.functions.additive_noise import AdditiveRelease, AveragedRelease
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import DiscreteGaussian
 from dpquery.session import Session

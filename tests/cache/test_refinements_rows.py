@@ -14,7 +14,7 @@ import dpquery
 from dpquery.cache.codec import Keys
 from dpquery.core.source import Source
 from dpquery.errors import PolicyInvalid
-from dpquery.functions.additive import AdditiveRelease
+from dpquery.functions.additive_noise import AdditiveRelease
 from dpquery.session import Session
 
 POLICY = """

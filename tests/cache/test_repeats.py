@@ -25,8 +25,8 @@ from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source import Span
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.quantile import OF_LISTS
-from dpquery.functions.selection import ModeRelease
+from dpquery.functions.mode_top_k import ModeRelease
+from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
 from dpquery.shell.main import run_verb

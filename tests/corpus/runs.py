@@ -25,9 +25,9 @@ from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN
 from dpquery.database import Database
 from dpquery.finish import ready
-from dpquery.functions.additive import AdditiveRelease
+from dpquery.functions.additive_noise import AdditiveRelease
 from dpquery.functions.moments.mean_variance import BernsteinRelease
-from dpquery.functions.quantile import QuantileRelease
+from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.ir.measures import Candidates, CountRows, CountUnits, CountValues, SumCodes
 from dpquery.ir.query import Scan
 from dpquery.ir.walk import constants_in, filled

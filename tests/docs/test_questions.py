@@ -25,7 +25,7 @@ from dpquery.answer import Answer
 from dpquery.core.privacy import Loss
 from dpquery.core.source import Source
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.quantile import QuantileRelease
+from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.policy.sources.files import sample_directory
 from dpquery.session import Session
 from tests.corpus import runs

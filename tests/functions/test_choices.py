@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.functions import base, selection
-from dpquery.functions import min_max as extremes
-from dpquery.functions import min_max as first_above
+from dpquery.functions import base, mode_top_k
+from dpquery.functions.order_statistics import min_max as extremes
+from dpquery.functions.order_statistics import min_max as first_above
 from dpquery.mechanisms import (
     AboveThreshold,
     DiscreteStaircase,
@@ -205,8 +205,8 @@ def noise_for_half(distance: int, epsilon: Fraction, size: int = 0) -> object:
 
 
 SCALES, RATE = (AboveThreshold, "calibrated"), (MeanExponential, "calibrated")
-MODE, SIDES = (selection, "cells_distance"), (selection, "cells_distance")
-TOP, LARGEST = (selection, "top_distance"), (selection, "sensitivity")
+MODE, SIDES = (mode_top_k, "cells_distance"), (mode_top_k, "cells_distance")
+TOP, LARGEST = (mode_top_k, "top_distance"), (mode_top_k, "sensitivity")
 FIRST = (first_above, "sensitivity")
 MOVES = (first_above, "threshold_moves")
 MISTAKES = [

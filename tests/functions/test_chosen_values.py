@@ -14,10 +14,10 @@ import pytest
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.functions import min_max as extremes
 from dpquery.functions.base import Facts
+from dpquery.functions.mode_top_k import MOST_VALUES
+from dpquery.functions.order_statistics import min_max as extremes
 from dpquery.functions.quantize import value_of
-from dpquery.functions.selection import MOST_VALUES
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan

@@ -15,7 +15,7 @@ import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.distribution import nearest_counts
+from dpquery.functions.histogram_cdf import nearest_counts
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal
 from tests.functions.tables import (
     ALONE,

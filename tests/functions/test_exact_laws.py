@@ -20,7 +20,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments.mean_variance import BernsteinRelease
-from dpquery.functions.quantile import QuantileRelease
+from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.ir.sensitivity import sensitivity, simplex_sensitivity
 from tests.functions.tables import (
     ADD_REMOVE,
@@ -167,7 +167,7 @@ def power_sums(self: BernsteinRelease, moments: tuple[int, ...]) -> list[int]:
 
 
 SIMPLEX = "dpquery.functions.moments.mean_variance.simplex_sensitivity"
-ADDITIVE = "dpquery.functions.additive.sensitivity"
+ADDITIVE = "dpquery.functions.additive_noise.sensitivity"
 VECTOR = "dpquery.functions.moments.mean_variance.BernsteinRelease._bernstein"
 CODES_3, SIGNED, FLAGS = World(values("0..2")), World(values("-2..1")), World(BOOLEANS)
 GROUPS = World(values("0..2"), 2)

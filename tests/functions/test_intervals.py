@@ -21,7 +21,7 @@ from dpquery.answer import Ranked
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.quantile import OF_LISTS
+from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Contribution
 from tests.functions.tables import ALONE, Held, World, call, column, plan

@@ -16,7 +16,7 @@ import pytest
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.functions.quantile import QuantilesRelease
+from dpquery.functions.order_statistics.quantile import QuantilesRelease
 from dpquery.ir.query import Call
 from dpquery.ir.sensitivity import sensitivity
 from tests.functions.tables import (
@@ -128,7 +128,9 @@ def test_the_distance_of_added_rows_fails_for_replaced_ones(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = loss(name, SUBSTITUTE, "recursive")
-    monkeypatch.setattr("dpquery.functions.quantile.sensitivity", single_even_if_replaced)
+    monkeypatch.setattr(
+        "dpquery.functions.order_statistics.quantile.sensitivity", single_even_if_replaced
+    )
     assert loss(name, SUBSTITUTE, "recursive") > max(0.85, 1.8 * right)
 
 
@@ -141,7 +143,9 @@ def test_the_move_of_added_rows_fails_for_replaced_ones(
     right = release(name, SUBSTITUTE, kind).mechanism.move
     added = release(name, ADD_REMOVE, kind).mechanism.move
     assert right > added
-    monkeypatch.setattr("dpquery.functions.quantile.joint_move", lambda *_, **__: added / 2)
+    monkeypatch.setattr(
+        "dpquery.functions.order_statistics.quantile.joint_move", lambda *_, **__: added / 2
+    )
     assert loss(name, SUBSTITUTE, kind) > 1
 
 

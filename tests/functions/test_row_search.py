@@ -14,7 +14,7 @@ import pytest
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval
-from dpquery.functions.search import FINE_ROWS, LIMITS, SCALE, SHARE, RowSearchRelease
+from dpquery.functions.bounds_search import FINE_ROWS, LIMITS, SCALE, SHARE, RowSearchRelease
 from dpquery.ir.measures import Histogram
 from dpquery.mechanisms import PermuteAndFlip
 from dpquery.plan.plan import with_bounds

@@ -13,8 +13,8 @@ import pytest
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
+from dpquery.functions.bounds_search import RUNS, SHARE, blocks_of, fallback, search_for
 from dpquery.functions.quantize import written_ends
-from dpquery.functions.search import RUNS, SHARE, blocks_of, fallback, search_for
 from dpquery.mechanisms import DiscreteLaplace
 from tests.functions.tables import ALONE, Held, World, call, column
 from tests.mechanisms.sources import Seeded

@@ -10,7 +10,11 @@ from dpquery.core.events import BoundedRange, Gaussian, Pure
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import DATE, INTEGER
 from dpquery.errors import NameRefused, PlanRefused
-from dpquery.functions.quantile import OF_ONE, NoisyQuantileRelease, QuantileRelease
+from dpquery.functions.order_statistics.quantile import (
+    OF_ONE,
+    NoisyQuantileRelease,
+    QuantileRelease,
+)
 from dpquery.mechanisms import SmoothQuantile, rank_range
 from dpquery.plan.parallel import require_groups
 from tests.functions.tables import ALONE, Held, World, call, column, plan

@@ -28,7 +28,7 @@ from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import Ceiling, Neighbours
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.functions.quantile import QuantileRelease
+from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.mechanisms import DiscreteGaussian
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import Column, LedgerSettings, Policy, PolicyBudget

@@ -250,13 +250,15 @@ def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
 
 TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
-L1, L2 = (f"dpquery.functions.additive.{name}" for name in ("sensitivity", "l2_sensitivity"))
+L1, L2 = (
+    f"dpquery.functions.additive_noise.{name}" for name in ("sensitivity", "l2_sensitivity")
+)
 VECTOR, VECTOR_L2 = (
-    "dpquery.functions.moments.mean_variance."
+    f"dpquery.functions.moments.mean_variance.{name}"
     for name in ("simplex_sensitivity", "simplex_l2_sensitivity")
 )
-RANK = "dpquery.functions.quantile.rank_range"
-LISTED = "dpquery.functions.quantile.sensitivity"
+RANK = "dpquery.functions.order_statistics.quantile.rank_range"
+LISTED = "dpquery.functions.order_statistics.quantile.sensitivity"
 WEIGHT, PLACED, TOTALS, SPREADING, CLAMPING = (
     f"tests.oracle.totals.{name}"
     for name in (

@@ -23,8 +23,8 @@ from dpquery.core.source import Source
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.database import Database
 from dpquery.errors import DPQueryError, InternalError, PolicyInvalid
-from dpquery.functions.quantile import OF_LISTS
-from dpquery.functions.search import Block, SearchRelease, blocks_of
+from dpquery.functions.bounds_search import Block, SearchRelease, blocks_of
+from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.ir.expr import Code
 from dpquery.plan.plan import with_bounds
 from dpquery.policy.model import Bounds, Column, LedgerSettings, Policy, PolicyBudget

@@ -21,7 +21,7 @@ from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.errors import QueryRefused
-from dpquery.functions.search import LIMITS, RowSearchRelease
+from dpquery.functions.bounds_search import LIMITS, RowSearchRelease
 from dpquery.ir import relations as extent
 from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy

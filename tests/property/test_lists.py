@@ -17,7 +17,7 @@ import pytest
 
 from dpquery.core.privacy import Neighbours
 from dpquery.engine import ENGINES
-from dpquery.functions.quantile import OF_LISTS
+from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.present import FORMATS
 from tests.property.test_extremes import DATA, LEAST, MOST, MOST_EXTREME, TYPES, session
 

@@ -1,9 +1,9 @@
 """DP_CORR and DP_REGR_*: how one expression follows another, from Bernstein sums of both.
 
 A line needs the square of x beside what a covariance does, and a correlation those of x and y:
-degree 2 in these (`covariance.py`, `means.py`). The products of the polynomials in y and in x
-are nonnegative and add up to a constant for every row, whatever the degrees: each sum gets
-noise for the whole epsilon.
+degree 2 in these (`covariance.py`, `mean_variance.py`). The products of the polynomials in y
+and in x are nonnegative and add up to a constant for every row, whatever the degrees: each sum
+gets noise for the whole epsilon.
 
 With bounds taken to 0 and 1, every value here is made of means over rows of (x - a)^2,
 (y - c)^2 and (x - a)(y - c) about centres a and c, and each such mean is linear in the sums. A
@@ -20,7 +20,7 @@ from itertools import product
 from math import inf, isfinite, sqrt
 from typing import ClassVar, NamedTuple, TypeVar
 
-from dpquery.functions.additive import double, significant
+from dpquery.functions.additive_noise import double, significant
 from dpquery.functions.moments.covariance import of_pairs
 from dpquery.functions.moments.mean_variance import Basis
 from dpquery.mechanisms.laplace import Reach, share_range

@@ -1,9 +1,9 @@
 """DP_COVAR_POP: how two expressions vary together, from Bernstein sums of degree 1 in each.
 
-With codes j in 0..J and k in 0..K, the sums s00, s10, s01, s11 of (J - j)(K - k), j (K - k),
-(J - j) k and j k are nonnegative and add up to J K for every row that has both values. So one
-unit moves the four together by at most its weight times J K in L1 norm, and by twice that where
-it is replaced: each gets noise for the whole epsilon (`means.py`). With their total T, the
+With codes j in 0..J and k in 0..K, the sums s00, s10, s01, s11 of (J - j)(K - k), j (K - k), (J
+- j) k and j k are nonnegative and add up to J K for every row that has both values. So one unit
+moves the four together by at most its weight times J K in L1 norm, and by twice that where it
+is replaced: each gets noise for the whole epsilon (`mean_variance.py`). With their total T, the
 mean of j/J is (s10 + s11) / T, that of k/K is (s01 + s11) / T and that of the product s11 / T,
 so the covariance of both is (s00 s11 - s10 s01) / T^2. No sum is negative, so it lies between
 -1/4 and 1/4, as that of any shares does. T over J K is the number of rows, by which that of a
@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
-from dpquery.functions.additive import ADDITIVE, double, significant
+from dpquery.functions.additive_noise import ADDITIVE, double, significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
 from dpquery.functions.moments.mean_variance import Basis, Shape, bernstein
 from dpquery.mechanisms.laplace import Reach, share_range

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
-from dpquery.functions.additive import ADDITIVE, additive_noise, double, significant
+from dpquery.functions.additive_noise import ADDITIVE, additive_noise, double, significant
 from dpquery.functions.base import (
     COMMON,
     DPFunction,

@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from dpquery.core.types import DOUBLE
 from dpquery.errors import refusal
-from dpquery.functions.additive import (
+from dpquery.functions.additive_noise import (
     ADDITIVE,
     LARGEST,
     LEVEL,
@@ -45,8 +45,8 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.functions.count_sum import both, present
+from dpquery.functions.error_targets import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.functions.quantize import code_of, counted
-from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import CountRows, CountValues, SumCodes, SumProducts, SumValues, Weight
 from dpquery.ir.query import Call, Wanted

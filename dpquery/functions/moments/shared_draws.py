@@ -1,10 +1,10 @@
 """Several numbers of one column from one draw: its rows, its sum, its mean and its spread.
 
 Apart, each of k calls has a k-th of what they may spend together. But all of them are known
-from the Bernstein sums of the column (`mean_variance.py`), which are released once for all of it. So
-that rows without a value count too, what they would add to the sums is one sum more: then each
-row adds the same to one vector, whatever it holds, and one unit moves this by no more than the
-sums alone.
+from the Bernstein sums of the column (`mean_variance.py`), which are released once for all of
+it. So that rows without a value count too, what they would add to the sums is one sum more:
+then each row adds the same to one vector, whatever it holds, and one unit moves this by no more
+than the sums alone.
 
 A sum of degree 1 is made of those of degree 2: with b0, b1, b2 those are b0 + b1/2 and
 b1/2 + b2. No number gets more noise than it would have had apart; where a unit is replaced,
@@ -22,7 +22,7 @@ from typing import Any
 from dpquery import functions
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import PlanRefused
-from dpquery.functions.additive import LEVEL, in_steps, in_type
+from dpquery.functions.additive_noise import LEVEL, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, Reads, Release, Step, Words
 from dpquery.functions.moments.mean_variance import BernsteinRelease, Mean, bernstein
 from dpquery.functions.quantize import counted

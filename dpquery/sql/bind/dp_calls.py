@@ -26,9 +26,9 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
-from dpquery.functions.points import Points
+from dpquery.functions.cut_points import Points
+from dpquery.functions.error_targets import CONFIDENCE, ERRORS, OVER
 from dpquery.functions.quantize import known_range
-from dpquery.functions.wanted import CONFIDENCE, ERRORS, OVER
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
 from dpquery.sql.bind.list_arguments import bind_points, is_number, listed_in, some_points

@@ -21,7 +21,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
-from dpquery.functions.quantize import example_values
+from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import (
     ColumnRef,
     Expr,

@@ -22,8 +22,9 @@ from dpquery.core.source import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
 from dpquery.functions.base import DPFunction, Takes
-from dpquery.functions.quantize import example_bounds, known_range
-from dpquery.functions.wanted import ERRORS
+from dpquery.functions.error_targets import ERRORS
+from dpquery.functions.quantize import known_range
+from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Expr, Literal, Scalar
 from dpquery.ir.query import Call, Options, Wanted
 from dpquery.rowfunctions.key_domains import MAX_CELLS

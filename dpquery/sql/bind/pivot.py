@@ -29,7 +29,7 @@ from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, advice, refusal
-from dpquery.functions.quantize import example_values
+from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Frontier
 from dpquery.sql.bind.scope import fold, is_call, written_name

@@ -21,7 +21,7 @@ from dpquery.errors import NameRefused, QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
 from dpquery.functions.partition_selection import most_of
-from dpquery.functions.quantize import example_values
+from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, columns_of, longest_of
 from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.key_domains import values_of

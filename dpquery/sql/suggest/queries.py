@@ -21,8 +21,9 @@ from dpquery.core.source import Source, Span
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
-from dpquery.functions.points import Points
-from dpquery.functions.quantize import example_bounds, from_code
+from dpquery.functions.cut_points import Points
+from dpquery.functions.quantize import from_code
+from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.ranges import implied

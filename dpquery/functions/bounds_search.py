@@ -24,7 +24,8 @@ import numpy as np
 
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval, Kind, Type
 from dpquery.functions.base import MAX_ROWS_OF_TABLE, Facts, Measured, Words
-from dpquery.functions.quantize import ValueRelease, in_rows
+from dpquery.functions.order_statistics.base import ValueRelease
+from dpquery.functions.quantize import in_rows
 from dpquery.ir.expr import Code, ColumnRef, Expr
 from dpquery.ir.measures import Histogram, Weight
 from dpquery.ir.query import Call, Contribution, Scan

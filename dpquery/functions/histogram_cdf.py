@@ -24,7 +24,13 @@ from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import DOUBLE, INTEGER, Type
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive import ADDITIVE, LEVEL, additive_noise, in_type, significant
+from dpquery.functions.additive_noise import (
+    ADDITIVE,
+    LEVEL,
+    additive_noise,
+    in_type,
+    significant,
+)
 from dpquery.functions.base import (
     COMMON,
     EPS,
@@ -41,15 +47,10 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
-from dpquery.functions.points import Points
-from dpquery.functions.quantize import (
-    code_of,
-    from_code,
-    in_rows,
-    known_range,
-    too_many_groups,
-)
-from dpquery.functions.selection import cells_distance
+from dpquery.functions.cut_points import Points
+from dpquery.functions.mode_top_k import cells_distance
+from dpquery.functions.order_statistics.base import too_many_groups
+from dpquery.functions.quantize import code_of, from_code, in_rows, known_range
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal, Not, Scalar, Widen
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.ir.query import Call

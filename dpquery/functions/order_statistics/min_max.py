@@ -25,7 +25,7 @@ import numpy as np
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import MOMENTS, Kind
-from dpquery.functions.additive import LEVEL
+from dpquery.functions.additive_noise import LEVEL
 from dpquery.functions.base import (
     BOUNDS,
     EPS,
@@ -42,8 +42,9 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.quantize import ValueRelease, code_of, in_rows, too_many_groups
-from dpquery.functions.selection import ChosenRelease, small_histogram
+from dpquery.functions.mode_top_k import ChosenRelease, small_histogram
+from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
+from dpquery.functions.quantize import code_of, in_rows
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import Histogram, Weight
 from dpquery.ir.query import Call

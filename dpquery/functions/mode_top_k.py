@@ -18,7 +18,7 @@ from fractions import Fraction
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import PlanRefused, QueryRefused, Worded, refusal
-from dpquery.functions.additive import LEVEL
+from dpquery.functions.additive_noise import LEVEL
 from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
@@ -35,13 +35,9 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
-from dpquery.functions.quantize import (
-    ValueRelease,
-    code_of,
-    example_values,
-    in_rows,
-    too_many_groups,
-)
+from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
+from dpquery.functions.quantize import code_of, in_rows
+from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import Code, ColumnRef, Not, Scalar
 from dpquery.ir.measures import CountRows, Histogram, Weight
 from dpquery.ir.query import Call

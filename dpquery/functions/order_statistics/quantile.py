@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import refusal
-from dpquery.functions.additive import (
+from dpquery.functions.additive_noise import (
     LEVEL,
     WIDTH,
     additive_noise,
@@ -42,11 +42,11 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.quantize import (
+from dpquery.functions.error_targets import CONFIDENCE, RANK_ERROR
+from dpquery.functions.order_statistics.base import (
     MAX_DRAWS,
     ValueRelease,
     bins_for,
-    counted,
     draw_groups,
     grid_of,
     histogram_for,
@@ -55,10 +55,9 @@ from dpquery.functions.quantize import (
     ranks_words,
     refuse_many,
     unfit_mechanism,
-    value_of,
     weight_for,
 )
-from dpquery.functions.wanted import CONFIDENCE, RANK_ERROR
+from dpquery.functions.quantize import counted, value_of
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Call
 from dpquery.ir.sensitivity import sensitivity
