@@ -14,9 +14,9 @@ from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.events import encode
 from dpquery.core.source import Source, Span
-from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.plan.plan import make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.sources.files import sample_directory

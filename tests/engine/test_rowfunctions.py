@@ -34,9 +34,9 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
-from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import quoted, start
 from dpquery.engine.duckdb.sources.views import attach, define, view_name
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.engine.files import fingerprint
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table

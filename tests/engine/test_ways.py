@@ -13,10 +13,10 @@ import pytest
 
 import dpquery
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.sources.views import rows_sql
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import fingerprint
 from dpquery.errors import InternalError, PolicyInvalid, ScanFailed

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.errors import QueryRefused
 from dpquery.ir.relations import tables_of
 from dpquery.plan.plan import Plan

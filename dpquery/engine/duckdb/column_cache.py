@@ -16,26 +16,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 
 from dpquery.core.types import Kind
-from dpquery.engine.duckdb.column_sql import (
-    COUNTED,
-    UNIT,
-    Place,
-    clamped,
-    enumerated,
-    held_name,
-    kept_key,
-    no_key,
-    short_text,
-)
 from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.group_keys_sql import enumerated, listed, no_key, short_text, uncut
 from dpquery.engine.duckdb.sources.views import own_rows_sql
+from dpquery.engine.duckdb.table_sql import COUNTED, UNIT, Place, clamped, held_name, kept_key
 from dpquery.engine.files import Fingerprint
-from dpquery.ir.relations import TableScan
+from dpquery.ir.expr import columns_of
+from dpquery.ir.measures import Candidates
+from dpquery.ir.query import Scan, columns_read
+from dpquery.ir.relations import TableScan, only_table, tables_of
 from dpquery.policy.model import Column, Table
 
 SHARE = 1 << 30
@@ -191,3 +185,30 @@ def _bytes(column: Column) -> int:
     if column.type.kind is Kind.TEXT:
         return _WIDE + _SIGN * column.max_length
     return _WIDE if column.type.kind is Kind.DECIMAL else _NUMBER
+
+
+def wanted_columns(scan: Scan, table: Table) -> frozenset[str]:
+    """Return what a scan wants kept: columns, listed values of key columns, and units.
+
+    The number of a unit follows from what other units there are. So it stands for the unit
+    where units are told from each other alone: not in joins, and not where it is hashed.
+    """
+    if only_table(scan.relation) is None:
+        numbers = {one.number for one in tables_of(scan.relation) if one.table == table.name}
+        of_table = (f"c:{ref.name}" for ref in columns_read(scan) if ref.of in numbers)
+        return frozenset(of_table) | _unit(table, UNIT)
+    named = any(isinstance(measure, Candidates) for measure in scan.measures)
+    names = {f"c:{ref.name}" for ref in columns_read(replace(scan, keys=()))}
+    if named or not table.single:
+        names |= _unit(table, UNIT if named else COUNTED)
+    for key in scan.keys:
+        column = uncut(table, key)
+        if column is not None and listed(column, key):
+            names.add(f"k:{column.name}")
+        else:
+            names |= {f"c:{ref.name}" for ref in columns_of(key.expr).values()}
+    return frozenset(names)
+
+
+def _unit(table: Table, wanted: str) -> set[str]:
+    return set() if table.unit is None else {wanted}

@@ -15,8 +15,7 @@ import duckdb
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
-from dpquery.engine.duckdb.column_cache import Held
-from dpquery.engine.duckdb.column_sql import COUNTED, Place, wanted_columns
+from dpquery.engine.duckdb.column_cache import Held, wanted_columns
 from dpquery.engine.duckdb.connection import (
     KEY,
     begun,
@@ -31,6 +30,7 @@ from dpquery.engine.duckdb.connection import (
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
 from dpquery.engine.duckdb.sources.views import attach, define, misfits, rows_sql
+from dpquery.engine.duckdb.table_sql import COUNTED, Place
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
 from dpquery.engine.files import (
     DataChanged,

@@ -27,10 +27,10 @@ import duckdb
 from dpquery import rowfunctions
 from dpquery.core.types import EPOCH, FIRST_INSTANT, INTEGER, TEXT, Kind, Type
 from dpquery.engine.base import PublicRows
-from dpquery.engine.duckdb.column_sql import Place
 from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.sources.views import view_name
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.errors import internal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Histogram

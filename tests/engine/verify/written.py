@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
-from dpquery.engine.duckdb.column_sql import Place, wanted_columns
+from dpquery.engine.duckdb.column_cache import wanted_columns
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
+from dpquery.engine.duckdb.table_sql import Place
 from dpquery.engine.duckdb.verify import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
