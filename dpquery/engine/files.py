@@ -153,7 +153,7 @@ def misfits_of(table: Table) -> list[Misfit]:
 def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
     """Return a table with where its columns are, and how its own schema differs."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.connection import fit_in_file
+        from dpquery.engine.duckdb.sources.duckdb_files import fit_in_file
 
         return fit_in_file(table)
     misfits = file_misfits(table)
@@ -177,7 +177,7 @@ def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
     Raises:
         Unfit: DPQ601 the file cannot be opened, or not without reading rows.
     """
-    from dpquery.engine.duckdb.connection import schemas_in_file
+    from dpquery.engine.duckdb.sources.duckdb_files import schemas_in_file
 
     return schemas_in_file(database)
 

@@ -18,9 +18,9 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Source
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.sources.views import define
 from dpquery.engine.duckdb.table_sql import Place

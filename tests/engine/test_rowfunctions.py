@@ -34,7 +34,8 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
-from dpquery.engine.duckdb.connection import quoted, start
+from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.sources.views import attach, define, view_name
 from dpquery.engine.duckdb.table_sql import Place
 from dpquery.engine.files import fingerprint

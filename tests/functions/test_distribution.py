@@ -17,16 +17,7 @@ from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.histogram_cdf import nearest_counts
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal
-from tests.functions.tables import (
-    ALONE,
-    NOWHERE,
-    SUBSTITUTE,
-    Held,
-    World,
-    call,
-    column,
-    plan,
-)
+from tests.functions.tables import ALONE, NOWHERE, SUBSTITUTE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 
 CODES = (None, 0, 1, 2, 3)

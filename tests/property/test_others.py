@@ -25,9 +25,9 @@ from hypothesis import given, settings
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.connection import quoted
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.sources.views import define, rows_sql

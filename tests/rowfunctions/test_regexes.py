@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpquery.core.source import Span
 from dpquery.core.types import TEXT
-from dpquery.engine.duckdb.connection import start, text
+from dpquery.engine.duckdb.connection import start
+from dpquery.engine.duckdb.quoting import text
 from dpquery.ir.expr import Apply, ColumnRef, Literal
 from dpquery.rowfunctions import apply, named
 from dpquery.rowfunctions.evaluate import evaluate

@@ -17,7 +17,6 @@ from dpquery.ir.expr import Code, ColumnRef, Expr, grid_step, on_grid
 from dpquery.rowfunctions.base import YEARS, cut_sql, scalar
 
 
-
 def code_sql(rows: Values, code: Code) -> str:
     """Write the code of an expression: NULL where it is NULL, else an integer in its range."""
     value, type_ = rows.value(code.expr), code.expr.type

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 import duckdb
 
 from dpquery.core.types import Kind
-from dpquery.engine.duckdb.connection import execute, quoted, text
+from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.group_keys_sql import enumerated, listed, no_key, short_text, uncut
+from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.sources.views import own_rows_sql
 from dpquery.engine.duckdb.table_sql import COUNTED, UNIT, Place, clamped, held_name, kept_key
 from dpquery.engine.files import Fingerprint

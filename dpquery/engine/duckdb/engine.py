@@ -16,18 +16,9 @@ import duckdb
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.duckdb.column_cache import Held, wanted_columns
-from dpquery.engine.duckdb.connection import (
-    KEY,
-    begun,
-    execute,
-    load,
-    lock,
-    memory_of,
-    quoted,
-    start,
-    text,
-)
+from dpquery.engine.duckdb.connection import KEY, begun, execute, load, lock, memory_of, start
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
+from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
 from dpquery.engine.duckdb.sources.views import attach, define, misfits, rows_sql
 from dpquery.engine.duckdb.table_sql import COUNTED, Place

@@ -17,7 +17,7 @@ from datetime import date, datetime, time
 from fractions import Fraction
 
 from dpquery.core.types import INT64, UNKNOWN, WIDEST_EXACT, Interval, Kind, Type, decimal_value
-from dpquery.engine.duckdb.connection import duckdb_name, text
+from dpquery.engine.duckdb.quoting import duckdb_name, text
 from dpquery.ir.expr import (
     Apply,
     Arithmetic,

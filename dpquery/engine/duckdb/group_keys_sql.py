@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from dpquery.core.types import Kind, Type, ordinal
 from dpquery.engine.duckdb.code_sql import value_sql
-from dpquery.engine.duckdb.connection import quoted, text
 from dpquery.engine.duckdb.expr_sql import Values, cast, listed_sql
+from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.table_sql import Place, kept_key
 from dpquery.ir.expr import ColumnRef, Scalar
 from dpquery.ir.query import Key, leading

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from dpquery.core.types import Kind
 from dpquery.engine.duckdb.code_sql import code_sql
-from dpquery.engine.duckdb.connection import quoted, text
 from dpquery.engine.duckdb.expr_sql import Values, cast, settled, storage
+from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.table_sql import Place
 from dpquery.ir.expr import ColumnRef, Expr, grid_step
 from dpquery.ir.relations import (

@@ -12,7 +12,6 @@ from itertools import accumulate
 from typing import Any
 
 from dpquery.core.types import Kind
-from dpquery.engine.duckdb.connection import duckdb_name, quoted
 from dpquery.engine.duckdb.expr_sql import (
     MOST_PARTS,
     Values,
@@ -23,14 +22,10 @@ from dpquery.engine.duckdb.expr_sql import (
     place_sql,
     settled,
 )
+from dpquery.engine.duckdb.quoting import duckdb_name, quoted
 from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, element_of
 from dpquery.engine.duckdb.sources.views import view_name
-from dpquery.ir.expr import (
-    ColumnRef,
-    Compare,
-    Expr,
-    Literal,
-)
+from dpquery.ir.expr import ColumnRef, Compare, Expr, Literal
 from dpquery.ir.relations import Filter, Relation, TableScan
 from dpquery.policy.model import Column, Table
 from dpquery.rowfunctions.base import cut_sql

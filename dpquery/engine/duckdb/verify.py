@@ -27,7 +27,8 @@ import duckdb
 from dpquery import rowfunctions
 from dpquery.core.types import EPOCH, FIRST_INSTANT, INTEGER, TEXT, Kind, Type
 from dpquery.engine.base import PublicRows
-from dpquery.engine.duckdb.connection import begun, duckdb_name, load, lock, quoted, start
+from dpquery.engine.duckdb.connection import begun, load, lock, start
+from dpquery.engine.duckdb.quoting import duckdb_name, quoted
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.sources.views import view_name
 from dpquery.engine.duckdb.table_sql import Place

@@ -52,12 +52,7 @@ from dpquery.ir.measures import CountRows, CountValues, SumCodes, SumProducts, S
 from dpquery.ir.query import Call, Wanted
 from dpquery.ir.sensitivity import simplex_l2_sensitivity, simplex_sensitivity
 from dpquery.mechanisms import AdditiveNoise, MeanExponential, MeanInverseSensitivity
-from dpquery.mechanisms.laplace import (
-    Reach,
-    combined_reach,
-    combined_tail,
-    share_range,
-)
+from dpquery.mechanisms.laplace import Reach, combined_reach, combined_tail, share_range
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound
 

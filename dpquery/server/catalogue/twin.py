@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpquery.engine.duckdb.connection import lock, quoted, start
+from dpquery.engine.duckdb.connection import lock, start
+from dpquery.engine.duckdb.quoting import quoted
 from dpquery.server.catalogue.faults import Refused, too_large, too_long, unsupported
 from dpquery.server.catalogue.functions import list_items, macros
 from dpquery.server.catalogue.relations import (

@@ -22,23 +22,11 @@ from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
 from dpquery.functions.remedies import example_values
-from dpquery.ir.expr import (
-    ColumnRef,
-    Expr,
-    Literal,
-    Nulls,
-    children,
-    columns_of,
-)
+from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
 from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
 from dpquery.policy.model import Column, Table
-from dpquery.rowfunctions.key_domains import (
-    MAX_CELLS,
-    Values,
-    undeclared,
-    values_of,
-)
+from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
 from dpquery.rowfunctions.ranges import (
     Facts,
     Named,

@@ -1,1 +1,1 @@
-"""Views of private tables: how each kind of source is read, by types of the policy."""
+"""Sources of private rows: a view of each table, by types of the policy."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpquery.core.types import Kind, Type
-from dpquery.engine.duckdb.connection import duckdb_name, quoted, text
+from dpquery.engine.duckdb.quoting import duckdb_name, quoted, text
 from dpquery.policy.model import Column, Csv
 
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import reduce
 
 from dpquery.core.types import INT64, Kind, Type, decimal_value
-from dpquery.engine.duckdb.connection import INTEGERS, duckdb_name, quoted, text
 from dpquery.engine.duckdb.expr_sql import cast
+from dpquery.engine.duckdb.quoting import duckdb_name, quoted, text
+from dpquery.engine.duckdb.sources.duckdb_files import INTEGERS
 from dpquery.policy.model import Column
 
 ELEMENT = "list value"

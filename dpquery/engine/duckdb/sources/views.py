@@ -18,18 +18,10 @@ import pyarrow as pa
 
 from dpquery.core.names import dotted
 from dpquery.core.types import INTEGER, TEXT, Kind, Type
-from dpquery.engine.duckdb.connection import (
-    duckdb_name,
-    execute,
-    found_by,
-    quoted,
-    start,
-    stored,
-    stored_fitted,
-    stored_misfits,
-    text,
-)
+from dpquery.engine.duckdb.connection import execute, found_by, start
 from dpquery.engine.duckdb.expr_sql import cast
+from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.sources.duckdb_files import stored_fitted, stored_misfits
 from dpquery.engine.duckdb.sources.lines_sql import csv_rows, json_rows
 from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, place_of, stored_sql
 from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_unchanged
