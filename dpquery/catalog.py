@@ -34,7 +34,7 @@ from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.plan.parallel import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Through, Value
-from dpquery.rowfunctions.ranges import implied
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.scope import INTERVAL_ENDS, fold, listed_names, written_name
 from dpquery.sql.parse.literals import written_value

@@ -44,7 +44,7 @@ from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
 from dpquery.mechanisms.partition import LEAST_EPSILON
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.rowfunctions.ranges import nulls_of
+from dpquery.rowfunctions.analysis.nulls import nulls_of
 
 MOST_KEYS = 1000
 """How many values are shown unless the call says otherwise."""

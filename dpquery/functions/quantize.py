@@ -32,7 +32,7 @@ from dpquery.functions.remedies import example_bounds, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import Weight
 from dpquery.ir.query import Call, Input
-from dpquery.rowfunctions.ranges import implied
+from dpquery.rowfunctions.analysis.ranges import implied
 
 HUGE = Fraction(10**308)
 """Doubles are clamped here at the latest, so that a step further is a double too."""

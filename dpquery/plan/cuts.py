@@ -64,7 +64,9 @@ from dpquery.ir.relations import (
 from dpquery.ir.walk import expressions_in, nodes_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-from dpquery.rowfunctions.ranges import conjuncts, read_by_value, unlisted, with_literals
+from dpquery.rowfunctions.analysis.clamps import read_by_value
+from dpquery.rowfunctions.analysis.conditions import conjuncts, with_literals
+from dpquery.rowfunctions.analysis.contradictions import unlisted
 
 WEAK = 1000
 """From how many rows on bounds are so weak that it is said of them, whatever they rest on."""

@@ -36,7 +36,7 @@ from dpquery.plan.cuts import copies_of, notes_of
 from dpquery.plan.parallel import is_apart
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
 from dpquery.policy.model import Policy
-from dpquery.rowfunctions.ranges import implied
+from dpquery.rowfunctions.analysis.ranges import implied
 
 WIDTH = 78
 """Cells that a line may fill: what a terminal of 80 columns shows of a table."""

@@ -48,7 +48,7 @@ from dpquery.ir.relations import (
 )
 from dpquery.mechanisms.base import SharesLoss
 from dpquery.policy.model import Column, Policy, Table, place_of
-from dpquery.rowfunctions.ranges import conjuncts
+from dpquery.rowfunctions.analysis.conditions import conjuncts
 
 Asked = frozenset[int]
 """Parts, by number."""

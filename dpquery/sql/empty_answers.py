@@ -24,15 +24,15 @@ from dpquery.functions.quantize import written_ends
 from dpquery.ir.expr import ColumnRef, Compare, Expr, Scalar, children, columns_of
 from dpquery.ir.query import Frontier
 from dpquery.ir.relations import Filter, walk
-from dpquery.rowfunctions.ranges import (
+from dpquery.rowfunctions.analysis.conditions import with_literals
+from dpquery.rowfunctions.analysis.contradictions import (
     Mistyped,
     contradiction,
-    implied,
     impossible,
     meant_key,
     mistyped,
-    with_literals,
 )
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.joins.semi_joins import said_of
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.parse.literals import chain, unwrapped

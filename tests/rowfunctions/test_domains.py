@@ -14,10 +14,11 @@ from dpquery.core.source import Source
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.ir.expr import Expr, columns_of
 from dpquery.policy.model import Bounds, Column, Table
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import values_of
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.dates import CLOCK, MONTHS, PARTS
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.rowfunctions.key_domains import values_of
-from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.parser import parse
 from tests.worlds import private_table, scope_of

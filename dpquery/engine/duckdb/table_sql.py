@@ -28,9 +28,9 @@ from dpquery.engine.duckdb.sources.views import view_name
 from dpquery.ir.expr import ColumnRef, Compare, Expr, Literal
 from dpquery.ir.relations import Filter, Relation, TableScan
 from dpquery.policy.model import Column, Table
+from dpquery.rowfunctions.analysis.conditions import conjuncts
 from dpquery.rowfunctions.base import cut_sql
 from dpquery.rowfunctions.lists import MOST_VALUES
-from dpquery.rowfunctions.ranges import conjuncts
 
 
 def held_name(name: str) -> str:

@@ -24,8 +24,9 @@ from dpquery.functions.base import MAX_ROWS_OF_TABLE
 from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Scalar, longest_of
 from dpquery.ir.relations import Extent, Output, Project, Relation, TableScan, extent_of
 from dpquery.policy.model import LONGEST_PUBLIC, Policy, PublicFacts, Table
+from dpquery.rowfunctions.analysis.nulls import nulls_of, worst
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.base import hull
-from dpquery.rowfunctions.ranges import implied, nulls_of, worst
 from dpquery.sql.bind.scope import Member, Scope, column_ref, fold, resolve_table, written_name
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.from_clause import From, Open

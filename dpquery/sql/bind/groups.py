@@ -26,16 +26,16 @@ from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_o
 from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
 from dpquery.policy.model import Column, Table
-from dpquery.rowfunctions.key_domains import MAX_CELLS, Values, undeclared, values_of
-from dpquery.rowfunctions.ranges import (
+from dpquery.rowfunctions.analysis.conditions import (
     Facts,
     Named,
     conjuncts,
     facts_of,
-    implied,
-    nulls_of,
     rows_named,
 )
+from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS, Values, undeclared, values_of
+from dpquery.rowfunctions.analysis.nulls import nulls_of
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groupings import (
     groupings_in,

@@ -27,7 +27,7 @@ from dpquery.functions.quantize import known_range
 from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Expr, Literal, Scalar
 from dpquery.ir.query import Call, Options, Wanted
-from dpquery.rowfunctions.key_domains import MAX_CELLS
+from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import as_moment, read_literal, unwrapped
 from dpquery.sql.suggest.queries import with_article

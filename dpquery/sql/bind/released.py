@@ -24,8 +24,8 @@ from dpquery.functions.partition_selection import most_of
 from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import ColumnRef, Expr, Literal, columns_of, longest_of
 from dpquery.ir.query import Call, Key
-from dpquery.rowfunctions.key_domains import values_of
-from dpquery.rowfunctions.ranges import facts_of
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import values_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.groups import has_listed_groups
 from dpquery.sql.bind.rows.expressions import operand

@@ -21,7 +21,7 @@ from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
 from dpquery.functions.cut_points import Points
 from dpquery.ir.expr import ColumnRef, Expr
-from dpquery.rowfunctions.ranges import implied
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.postprocess.functions import aggregate_name

@@ -26,7 +26,7 @@ from dpquery.functions.quantize import from_code
 from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Comparison, Expr, Literal
 from dpquery.policy.model import Column, Policy, Table
-from dpquery.rowfunctions.ranges import implied
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.spans import Spans
 

@@ -22,7 +22,7 @@ from dpquery.policy.model import (
     PolicyBudget,
     Table,
 )
-from dpquery.rowfunctions.key_domains import MAX_CELLS
+from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS
 from dpquery.sql.bind.groups import MOST_RANGED
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse

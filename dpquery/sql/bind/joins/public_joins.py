@@ -33,10 +33,10 @@ from dpquery.ir.query import Key, side_by_side, taken
 from dpquery.ir.relations import PublicJoin
 from dpquery.ir.walk import constants_in, with_columns
 from dpquery.rowfunctions import apply
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import is_exact, tuples_of
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import Row, constant, evaluate
-from dpquery.rowfunctions.key_domains import is_exact, tuples_of
-from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.from_clause import (
     Context,
     PublicItem,

@@ -52,7 +52,7 @@ from dpquery.ir.relations import (
 )
 from dpquery.ir.walk import with_columns
 from dpquery.rowfunctions import apply
-from dpquery.rowfunctions.ranges import nulls_of
+from dpquery.rowfunctions.analysis.nulls import nulls_of
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
 from dpquery.sql.bind.joins.public_joins import all_of
 from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together

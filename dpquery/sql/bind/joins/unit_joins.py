@@ -20,12 +20,7 @@ from sqlglot import expressions as exp
 from dpquery.core.source import Span
 from dpquery.errors import QueryRefused, advice
 from dpquery.ir import relations as extent
-from dpquery.ir.expr import (
-    ColumnRef,
-    Expr,
-    Nulls,
-    columns_of,
-)
+from dpquery.ir.expr import ColumnRef, Expr, Nulls, columns_of
 from dpquery.ir.relations import (
     Filter,
     Output,
@@ -39,8 +34,8 @@ from dpquery.ir.relations import (
     numbers,
 )
 from dpquery.rowfunctions import apply
+from dpquery.rowfunctions.analysis.conditions import facts_of
 from dpquery.rowfunctions.lists import MOST_VALUES
-from dpquery.rowfunctions.ranges import facts_of
 from dpquery.sql.bind.from_clause import (
     Context,
     Derived,

@@ -31,10 +31,11 @@ from dpquery.ir.expr import (
     columns_of,
 )
 from dpquery.ir.walk import constants_in
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import is_exact, values_of
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.rowfunctions.key_domains import is_exact, values_of
-from dpquery.rowfunctions.ranges import facts_of, implied
 from dpquery.sql.bind.rows.row_lists import among_list, in_list, is_true
 from dpquery.sql.bind.rows.sizes import Sizes
 from dpquery.sql.bind.rows.typed import (

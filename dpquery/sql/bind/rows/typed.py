@@ -52,10 +52,10 @@ from dpquery.ir.expr import (
     Widen,
     decimal,
 )
+from dpquery.rowfunctions.analysis.ranges import arithmetic_range
 from dpquery.rowfunctions.base import INSTANTS, MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import CLOCK, PART_NAMES, UNIT_NAMES, UNIT_WORDS
-from dpquery.rowfunctions.ranges import arithmetic_range
 from dpquery.sql.bind.rows.clocks import instant, local
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, in_zone, read_digits

@@ -19,16 +19,7 @@ from dpquery.core.source import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.errors import advice, refusal
 from dpquery.functions.quantize import code_between
-from dpquery.ir.expr import (
-    Code,
-    ColumnRef,
-    Expr,
-    Literal,
-    Logic,
-    Nulls,
-    columns_of,
-    longest_of,
-)
+from dpquery.ir.expr import Code, ColumnRef, Expr, Literal, Logic, Nulls, columns_of, longest_of
 from dpquery.ir.relations import (
     Aggregate,
     Output,
@@ -42,7 +33,8 @@ from dpquery.ir.relations import (
     walk,
 )
 from dpquery.rowfunctions import apply
-from dpquery.rowfunctions.ranges import implied, nulls_of
+from dpquery.rowfunctions.analysis.nulls import nulls_of
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
 from dpquery.sql.bind.joins.ties import enough, keys_at
 from dpquery.sql.bind.rows.expressions import Conditions

@@ -32,10 +32,12 @@ from dpquery.ir.expr import (
 )
 from dpquery.ir.walk import constants_in
 from dpquery.rowfunctions import named
+from dpquery.rowfunctions.analysis.conditions import Facts, conjuncts
+from dpquery.rowfunctions.analysis.nulls import by_branch, nulls_of
+from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.base import CALENDAR, Value, in_years, scalar
 from dpquery.rowfunctions.conditional import branches, is_nothing
 from dpquery.rowfunctions.evaluate import Row, combined, constant, evaluate
-from dpquery.rowfunctions.ranges import Facts, by_branch, conjuncts, implied, nulls_of
 
 MAX_CELLS = 1_000_000
 MAX_COMPUTED = 100_000

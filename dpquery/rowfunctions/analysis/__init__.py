@@ -1,0 +1,1 @@
+"""What is known of expressions before any row is read: ranges, NULL, conditions, key values."""
