@@ -12,8 +12,9 @@ from typing import NoReturn, TypeVar
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, Receipt
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.limits import Standing, more_of
+from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched
+from dpquery.budget.refusals import more_of
 from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Source

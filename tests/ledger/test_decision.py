@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, additive
+from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
-from dpquery.budget.limits import binding, require_within
+from dpquery.budget.limits import binding
 from dpquery.core.events import Concentrated, Pure
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, exact_number
 from dpquery.core.source import Source, Span

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
+from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
-from dpquery.budget.limits import Standing, require_within, root_below
+from dpquery.budget.limits import Standing, root_below
 from dpquery.core.events import Pure
 from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, HALF, Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above, rho_below

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
+from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.admin import Promise
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.ledger.record import Total, Totals
-from dpquery.budget.limits import require_within
 from dpquery.budget.parallel import Counting, Touched
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure

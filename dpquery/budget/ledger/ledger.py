@@ -22,6 +22,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from dpquery.budget.accountant import Spent
+from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.admin import (
     Freeze,
     Grant,
@@ -61,8 +62,9 @@ from dpquery.budget.ledger.tables import (
     Holder,
     Refinable,
 )
-from dpquery.budget.limits import Standing, binding, crowded, frozen, require_within, suspended
+from dpquery.budget.limits import Standing, binding
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
+from dpquery.budget.refusals import crowded, frozen, suspended
 from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
 from dpquery.core.types import Interval
