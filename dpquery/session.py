@@ -21,7 +21,7 @@ from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
 from dpquery.budget.ledger.tables import AlreadyRefined
-from dpquery.budget.prices import Prices
+from dpquery.budget.statement_prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dpquery.answer import Answer
-from dpquery.budget.prices import read_price
+from dpquery.budget.statement_prices import read_price
 from dpquery.client.link import Link, misread, unfit
 from dpquery.client.wire import loads
 from dpquery.core.privacy import exact_number
