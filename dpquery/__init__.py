@@ -72,11 +72,13 @@ def __getattr__(name: str) -> Any:
         return import_module("dpquery.dbapi")
     # `from dpquery import functions` asks here first: a module must not load the registry.
     if name[:1] != "_" and find_spec(f"dpquery.{name}") is None:
-        maker = import_module("dpquery.builder").find(name)
+        maker = import_module("dpquery.session_methods.builder").find(name)
         if maker is not None:
             return maker
     raise AttributeError(f"module 'dpquery' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *import_module("dpquery.builder").names()})
+    return sorted(
+        {*globals(), *__all__, *import_module("dpquery.session_methods.builder").names()}
+    )

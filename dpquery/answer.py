@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dpquery.charts import Chart
+    from dpquery.display.charts import Chart
 
 
 # What is promised to the people in the data, and what that comes to for several of them.
@@ -333,7 +333,7 @@ class Answer:
         Raises:
             ValueError: there are no numbers to draw.
         """
-        from dpquery.charts import Series, chart_of
+        from dpquery.display.charts import Series, chart_of
 
         columns = []
         for at, (name, cut) in enumerate(zip_longest(self.columns, self.cut, fillvalue=False)):
@@ -360,7 +360,7 @@ class Answer:
             ValueError: there are no numbers to draw.
             ImportError: matplotlib is not installed.
         """
-        from dpquery.charts import on_axes
+        from dpquery.display.charts import on_axes
 
         return on_axes(self.chart(column), axes)
 

@@ -15,14 +15,11 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from dpquery import catalog as catalogue
-from dpquery.above_threshold import Stream, StreamState, count_of, not_limited, start_stream
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.statement_prices import Prices
-from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
@@ -32,13 +29,22 @@ from dpquery.engine.base import uncharged
 from dpquery.errors import InternalError, QueryRefused
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
-from dpquery.forecast import Asked, Forecast, Questions, forecast, share_out
 from dpquery.ir.measures import CountRows
 from dpquery.plan.cuts import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
+from dpquery.session_methods import catalog as catalogue
+from dpquery.session_methods.above_threshold import (
+    Stream,
+    StreamState,
+    count_of,
+    not_limited,
+    start_stream,
+)
+from dpquery.session_methods.builder import Query
+from dpquery.session_methods.forecast import Asked, Forecast, Questions, forecast, share_out
 from dpquery.sql.bigquery import respelled
 from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.binder import bind, bind_view

@@ -34,7 +34,7 @@ def loaded(statement: str) -> set[str]:
         "import dpquery",
         "from dpquery import errors",
         "import dpquery.shell.main",
-        "import dpquery.present",
+        "import dpquery.display.formats",
         "import dpquery.errors.pages",
     ],
 )

@@ -23,10 +23,10 @@ from dpquery.usable import Usable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpquery.builder import Query
-    from dpquery.forecast import Asked, Forecast, Questions
     from dpquery.plan.explain import Explanation
     from dpquery.session import Budget, Session
+    from dpquery.session_methods.builder import Query
+    from dpquery.session_methods.forecast import Asked, Forecast, Questions
 
 
 AnySession: TypeAlias = "Session | RemoteSession"
@@ -102,13 +102,13 @@ class RemoteSession(Usable):
             QueryRefused: DPQ805 no questions, or one states more than its share; or what
                 EXPLAIN refuses of one.
         """
-        from dpquery.forecast import share_out
+        from dpquery.session_methods.forecast import share_out
 
         return share_out(self, questions, epsilon, delta)
 
     def forecast(self, statements: Sequence[str]) -> Forecast:
         """Foresee what statements would cost, asked in this order; nothing is charged."""
-        from dpquery.forecast import forecast
+        from dpquery.session_methods.forecast import forecast
 
         return forecast(self, statements)
 
@@ -168,7 +168,7 @@ class RemoteSession(Usable):
             NameRefused: DPQ201, DPQ805 as `describe`.
         """
         with self._usable():
-            from dpquery.builder import Query
+            from dpquery.session_methods.builder import Query
 
             _require_name(name, "session.table('staff')")
             self._answer("describe", name=name)

@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dpquery import catalog
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.admin import Orders, decode_order
 from dpquery.budget.ledger.charge import Ceilings
@@ -29,6 +28,7 @@ from dpquery.editing.context import words_of
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, shown
 from dpquery.policy.model import Policy
 from dpquery.server.users import analysts_of
+from dpquery.session_methods import catalog
 from dpquery.sql.bind.scope import fold
 
 Arguments = Mapping[str, Any]

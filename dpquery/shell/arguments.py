@@ -18,8 +18,8 @@ from typing import Any
 
 from dpquery.client.link import SCHEMES
 from dpquery.core.privacy import Neighbours
+from dpquery.display.formats import FORMATS
 from dpquery.errors import DPQueryError, PolicyInvalid, nearest
-from dpquery.present import FORMATS
 
 _MORE = """\
 -c and -f are asked in their order, until one fails. Without them, the shell opens on a

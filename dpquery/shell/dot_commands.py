@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpquery.core.privacy import exact_number
+from dpquery.display.formats import FORMATS
 from dpquery.editing.complete import Known, Suggestion, matching, signature, suggestions
 from dpquery.editing.context import statements
 from dpquery.errors import nearest
 from dpquery.errors import pages as codes
 from dpquery.functions import ALL, find, names
 from dpquery.functions.base import DPFunction
-from dpquery.present import FORMATS
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import open_output, read_file
 from dpquery.shell.prompt import Desk

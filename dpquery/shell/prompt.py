@@ -14,13 +14,13 @@ from io import BytesIO
 from time import perf_counter
 
 from dpquery.answer import Answer
-from dpquery.charts import as_text
 from dpquery.client.remote import AnySession
 from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source import visible
+from dpquery.display.charts import as_text
+from dpquery.display.formats import BINARY, FORMATS
 from dpquery.editing.context import Statement
 from dpquery.errors import DPQueryError
-from dpquery.present import BINARY, FORMATS
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing
 from dpquery.shell.console import Terminal, reading

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.above_threshold import StreamState, start_stream
 from dpquery.core.privacy import Neighbours
 from dpquery.errors import (
     BudgetRefused,
@@ -26,6 +25,7 @@ from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
 from dpquery.policy.sources.files import copy_samples
 from dpquery.session import Session
+from dpquery.session_methods.above_threshold import StreamState, start_stream
 from tests.corpus.cases import planned
 from tests.mechanisms.sources import Seeded
 

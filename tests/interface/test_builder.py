@@ -11,10 +11,10 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.builder import Query
 from dpquery.core.source import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.policy.sources.files import copy_samples
+from dpquery.session_methods.builder import Query
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import planned
 

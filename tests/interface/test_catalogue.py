@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery import catalog as catalogue
 from dpquery.budget.ledger.charge import Entry
 from dpquery.core.events import Composed, Pure, Refined
 from dpquery.core.privacy import Loss
 from dpquery.core.types import TEXT
 from dpquery.errors import NameRefused
 from dpquery.policy.model import Column
+from dpquery.session_methods import catalog as catalogue
 from tests.corpus.cases import facts
 
 POLICY, _ = facts()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.forecast import Asked
 from dpquery.session import Session
+from dpquery.session_methods.forecast import Asked
 from dpquery.shell.main import main
 from tests.samples import sample_policy
 

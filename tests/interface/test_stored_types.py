@@ -14,8 +14,8 @@ import pytest
 
 import dpquery
 import dpquery.dbapi as db
+from dpquery.display.formats import FORMATS
 from dpquery.errors import PolicyInvalid, QueryRefused
-from dpquery.present import FORMATS
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AUTUMN = datetime(2024, 10, 27, 1, tzinfo=UTC)  # 02:00 in Berlin, for the second time

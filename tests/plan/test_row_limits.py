@@ -18,10 +18,10 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.core.privacy import Loss
 from dpquery.core.source import Source
+from dpquery.display.formats import FORMATS
 from dpquery.errors import DPQueryError, PolicyInvalid, QueryRefused
 from dpquery.ir.relations import Filter, TableScan
 from dpquery.policy.load import load_policy
-from dpquery.present import FORMATS
 from dpquery.session import Session
 from dpquery.shell.main import main
 

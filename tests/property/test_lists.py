@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from dpquery.core.privacy import Neighbours
+from dpquery.display.formats import FORMATS
 from dpquery.engine import ENGINES
 from dpquery.functions.order_statistics.quantile import OF_LISTS
-from dpquery.present import FORMATS
 from tests.property.test_extremes import DATA, LEAST, MOST, MOST_EXTREME, TYPES, session
 
 ORDERS = ("[0, 0.25, 0.5, 0.9, 1]", "[0.5]", "[0.25, 0.75]")

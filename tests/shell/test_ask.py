@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpquery.present import FORMATS
+from dpquery.display.formats import FORMATS
 from dpquery.shell.main import main
 from tests.shell.fakes import RAW, FakeSession
 

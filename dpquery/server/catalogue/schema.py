@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpquery.catalog import columns as described
-from dpquery.catalog import tables as listed
 from dpquery.core.types import Kind, Type
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue.relations import BY_NAME
+from dpquery.session_methods.catalog import columns as described
+from dpquery.session_methods.catalog import tables as listed
 
 MOST_KEYS = 400
 """Characters of a column's keys that its comment shows: DESCRIBE has them all."""

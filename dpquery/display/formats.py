@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import date, time
 from decimal import Decimal
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from dpquery.answer import Answer
 from dpquery.core.source import visible
 from dpquery.core.text_table import value_text
 
-Writer = Callable[[Answer, IO[bytes]], None]
+if TYPE_CHECKING:
+    from dpquery.answer import Answer
+
+Writer = Callable[["Answer", IO[bytes]], None]
 
 
 def write_table(answer: Answer, stream: IO[bytes]) -> None:

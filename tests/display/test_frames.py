@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from dpquery.answer import Answer
-from tests.present.awkward import AWKWARD, EMPTY, TABLE
+from tests.display.awkward import AWKWARD, EMPTY, TABLE
 
 TEXT = "str" if pd.__version__ >= "3" else "object"
 """What pandas calls a column of texts."""

@@ -1,6 +1,6 @@
 """One answer with every awkward type, one byte-exact golden file per format.
 
-After a wanted change, `python -m tests.present.test_formats` writes them again: read the diff.
+After a wanted change, `python -m tests.display.test_formats` writes them again: read the diff.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from pyarrow import parquet
 
 from dpquery.answer import Answer
-from dpquery.present import BINARY, FORMATS
-from tests.present.awkward import AWKWARD, EMPTY, TABLE
+from dpquery.display.formats import BINARY, FORMATS
+from tests.display.awkward import AWKWARD, EMPTY, TABLE
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -19,9 +19,9 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.core.privacy import Loss
 from dpquery.core.source import width
+from dpquery.display.formats import BINARY, FORMATS
 from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused
 from dpquery.policy.sources.files import copy_samples
-from dpquery.present import BINARY, FORMATS
 from dpquery.shell.batch import say
 from dpquery.shell.console import Terminal
 from dpquery.shell.main import main

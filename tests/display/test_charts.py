@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.answer import Answer
-from dpquery.charts import Form, Series, as_text, chart_of
 from dpquery.core.privacy import Loss
 from dpquery.core.source import width
+from dpquery.display.charts import Form, Series, as_text, chart_of
 from tests.interface.test_answer import Noise
 
 

@@ -1,0 +1,1 @@
+"""How answers are shown: the formats they are written in, and charts."""

@@ -1,0 +1,1 @@
+"""What sessions are asked beside SQL: queries by methods, forecasts, the catalog, a stream."""
