@@ -19,7 +19,7 @@ from dpquery import errors
 from dpquery.answer import Answer
 from dpquery.client.remote import AnySession
 from dpquery.connecting import connect as open_session
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import Diagnostic, DPQueryError, SessionUnusable
 from dpquery.sql.parse.literals import Values, misfit, with_values
 

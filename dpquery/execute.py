@@ -16,9 +16,9 @@ from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.budget.refusals import more_of
 from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
+from dpquery.core.interrupts import was_stopped
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import Source
-from dpquery.core.stops import was_stopped
+from dpquery.core.source_text import Source
 from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.errors import BudgetRefused, Diagnostic, DPQueryError, QueryRefused, ScanFailed

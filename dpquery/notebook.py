@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.sql.parse.literals import with_values
 
 

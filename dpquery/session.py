@@ -21,9 +21,9 @@ from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.statement_prices import Prices
 from dpquery.cache.lookup import Cache, Lookup
+from dpquery.core.interrupts import heard
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
-from dpquery.core.source import Source, Span
-from dpquery.core.stops import heard
+from dpquery.core.source_text import Source, Span
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
 from dpquery.errors import InternalError, QueryRefused

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from dpquery.budget.ledger.charge import Account, Ceilings, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import INTEGER, Type
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, Exact, FaultLog

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from dpquery.core.events import (
+from dpquery.core.privacy import NO_LOSS, Loss
+from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
     Concentrated,
@@ -22,7 +23,6 @@ from dpquery.core.events import (
     Release,
     releases,
 )
-from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.errors import internal
 
 RHO_UNIT = 10**40

@@ -12,8 +12,8 @@ from dpquery.budget.accountant import RHO_UNIT, additive, basic
 from dpquery.budget.ledger.charge import Charge, FailureLimit
 from dpquery.budget.limits import SHORT, Standing, least_left, root_below
 from dpquery.budget.parallel import Touched
-from dpquery.core.events import BoundedRange, Concentrated, Event, Pure, releases
 from dpquery.core.privacy import EPSILON_MIN, decimal_text
+from dpquery.core.privacy_events import BoundedRange, Concentrated, Event, Pure, releases
 from dpquery.core.zcdp import rho_below
 from dpquery.errors import BudgetRefused, Diagnostic, Worded
 

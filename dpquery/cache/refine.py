@@ -23,8 +23,8 @@ from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable, State
 from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells
-from dpquery.core.events import Event
 from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_events import Event
 from dpquery.functions.additive_noise import AdditiveRelease, in_place_of
 from dpquery.functions.base import Release
 from dpquery.ir.expr import Apply

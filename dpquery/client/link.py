@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.errors import Diagnostic, DPQueryError, PolicyInvalid, ScanFailed, ServerUnusable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpquery.budget.statement_prices import read_price
 from dpquery.client.link import Link, misread, unfit
 from dpquery.client.wire import loads
 from dpquery.core.privacy import exact_number
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import DPQueryError, QueryRefused
 from dpquery.usable import Usable
 

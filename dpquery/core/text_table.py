@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import visible, width
+from dpquery.core.source_text import visible, width
 
 _LONGEST = 64
 """Terminal cells that a text may fill in a table; other values are never shortened."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from dpquery.core.source import visible, width
+from dpquery.core.source_text import visible, width
 from dpquery.core.text_table import cell_text
 
 HEIGHT = 12

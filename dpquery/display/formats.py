@@ -13,7 +13,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING
 
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.core.text_table import value_text
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpquery.budget.ledger.charge import Receipt
-from dpquery.core.source import Source, Span
-from dpquery.core.stops import was_stopped
+from dpquery.core.interrupts import was_stopped
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import INT64, Kind
 from dpquery.errors import (
     Diagnostic,

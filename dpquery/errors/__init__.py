@@ -31,7 +31,7 @@ from enum import IntEnum
 from fractions import Fraction
 from html import escape
 
-from dpquery.core.source import Source, Span, visible, visible_lines
+from dpquery.core.source_text import Source, Span, visible, visible_lines
 
 __all__ = [
     "BudgetRefused",

@@ -15,9 +15,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dpquery.core.events import Event
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Span
+from dpquery.core.privacy_events import Event
+from dpquery.core.source_text import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
 from dpquery.functions.cut_points import Points

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER, WIDEST_EXACT
 from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.additive_noise import COUNTING, AdditiveRelease, additive

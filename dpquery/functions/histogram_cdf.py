@@ -20,7 +20,7 @@ from math import floor, sqrt
 from typing import Any
 
 from dpquery.core.privacy import Neighbours, decimal_text, root_above
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import DOUBLE, INTEGER, Type
 from dpquery.errors import QueryRefused, refusal

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpquery.core.events import Composed, Event
 from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_events import Composed, Event
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.additive_noise import LEVEL

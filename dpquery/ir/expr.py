@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cache
 from math import floor
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, INTEGER, UNKNOWN, Interval, Kind, Type, ordinal
 
 LONGEST_CONSTANT = 256

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import product, repeat
 from math import prod
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import UNKNOWN, Interval, RowLimit
 from dpquery.ir.expr import ColumnRef, Expr, Scalar, Widen
 from dpquery.ir.measures import Histogram, Measure, SumCodes

@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from math import isqrt
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import UNKNOWN, Interval, Type
 from dpquery.ir.expr import (
     Code,

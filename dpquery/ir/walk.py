@@ -14,7 +14,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.stable_names import identity
 from dpquery.core.types import Type
 from dpquery.errors import internal

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.events import Concentrated, Gaussian
 from dpquery.core.privacy import Loss, root_above
+from dpquery.core.privacy_events import Concentrated, Gaussian
 from dpquery.core.zcdp import epsilon_above, variance_ratio
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect

@@ -12,9 +12,9 @@ from math import prod
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
-from dpquery.core.events import Event
 from dpquery.core.privacy import Loss, decimal_text
-from dpquery.core.source import visible_lines, width
+from dpquery.core.privacy_events import Event
+from dpquery.core.source_text import visible_lines, width
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
 from dpquery.functions.base import Facts, Step

@@ -27,7 +27,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.stable_names import identity
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import refusal

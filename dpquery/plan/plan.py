@@ -17,8 +17,8 @@ from typing import Any
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge import Charge
-from dpquery.core.events import Event
-from dpquery.core.source import Source, Span
+from dpquery.core.privacy_events import Event
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal

@@ -20,13 +20,8 @@ from typing import Any, Generic, TypeGuard, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import available_timezones
 
-from dpquery.core.privacy import (
-    BUDGET_MAX,
-    EPSILON_MAX,
-    EPSILON_MIN,
-    Neighbours,
-    exact_number,
-)
+from dpquery.core.privacy import BUDGET_MAX, EPSILON_MAX, EPSILON_MIN, Neighbours, exact_number
+from dpquery.core.time_zones import known
 from dpquery.core.types import (
     DECIMAL_DIGITS,
     INT64,
@@ -38,7 +33,6 @@ from dpquery.core.types import (
     Type,
     in_every_calendar,
 )
-from dpquery.core.zones import known
 from dpquery.errors import nearest
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Bounds, Value

@@ -6,7 +6,7 @@ binding, ranges, group keys, both engines, completion and `docs/functions.md` fo
 
 from __future__ import annotations
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Interval
 from dpquery.ir.expr import Apply, Expr
 from dpquery.rowfunctions import (

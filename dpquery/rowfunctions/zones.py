@@ -2,7 +2,7 @@
 
 An instant (timestamptz) is a place in time, the same everywhere. Functions of the calendar are
 asked about the time that the clock of the policy's zone shows then, which LOCAL gives. Offsets
-come from one table (`core/zones.py`), in the engine as here.
+come from one table (`core/time_zones.py`), in the engine as here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
 
-from dpquery.core import zones
+from dpquery.core import time_zones
+from dpquery.core.time_zones import Changes
 from dpquery.core.types import TIMESTAMP, UNKNOWN, Interval, Kind, Type
-from dpquery.core.zones import Changes
 from dpquery.ir.expr import Apply, Expr, Scalar
 from dpquery.rowfunctions.base import (
     YEARS,
@@ -34,7 +34,7 @@ _INSTANTS = Parameter("a timestamptz", frozenset({Kind.TIMESTAMPTZ}))
 
 
 def _unknown(zone: str) -> str | None:
-    return None if zones.known(zone) else "there is no time zone of that name"
+    return None if time_zones.known(zone) else "there is no time zone of that name"
 
 
 _ZONE = pattern(_unknown, "the name of a time zone, as 'Europe/Berlin'")
@@ -92,7 +92,7 @@ def _has_calendar(value: int) -> bool:
 
 
 def _clock(call: Apply, value: int, zone: str) -> Value:
-    return zones.to_clock(value, zone) if _has_calendar(value) else None
+    return time_zones.to_clock(value, zone) if _has_calendar(value) else None
 
 
 def _clock_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
@@ -100,11 +100,13 @@ def _clock_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Inter
     if known.low is None or known.high is None:
         return UNKNOWN
     zone = str(stated(arguments[1]))
-    return Interval(*map(Fraction, zones.clock_range(int(known.low), int(known.high), zone)))
+    return Interval(
+        *map(Fraction, time_zones.clock_range(int(known.low), int(known.high), zone))
+    )
 
 
 def _instant(call: Apply, value: int, zone: str, _: str) -> Value:
-    return zones.to_instant(value, zone) if _has_calendar(value) else None
+    return time_zones.to_instant(value, zone) if _has_calendar(value) else None
 
 
 def _instant_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Interval:
@@ -115,9 +117,9 @@ def _instant_range(arguments: Sequence[Expr], ranges: Sequence[Interval]) -> Int
     assert known.low is not None  # noqa: S101 - within both ends
     assert known.high is not None  # noqa: S101
     zone, ends = str(stated(arguments[1])), (int(known.low), int(known.high))
-    changes = zones.changes_by_clock(zone).between(*ends)
+    changes = time_zones.changes_by_clock(zone).between(*ends)
     places = [*ends, *(place for start in changes.starts for place in (start - 1, start))]
-    found = [zones.to_instant(place, zone) for place in places]
+    found = [time_zones.to_instant(place, zone) for place in places]
     return Interval(Fraction(min(found)), Fraction(max(found)))
 
 
@@ -126,13 +128,13 @@ def _type_of_instants(arguments: Sequence[Expr]) -> Type:
 
 
 def _began(call: Apply, unit: str, value: int, zone: str) -> Value:
-    return zones.began(value, CLOCK[unit], zone) if _has_calendar(value) else None
+    return time_zones.began(value, CLOCK[unit], zone) if _has_calendar(value) else None
 
 
 def _began_sql(call: Apply, _: str, text: str, __: str) -> str:
     unit, moment, _zone_named = call.arguments
     size, number = CLOCK[str(stated(unit))], f"epoch_us({text})"
-    changes = zones.changes(_zone(call))
+    changes = time_zones.changes(_zone(call))
     clock = _changed_sql(moment, text, changes, "make_timestamp", "+")
     rest = f"epoch_us({clock})"
     return f"TRY(make_timestamptz({number} - (({rest} % {size}) + {size}) % {size}))"
@@ -149,7 +151,7 @@ def _began_listed(call: Apply, range_: Interval) -> tuple[Scalar, ...] | None:
     if range_.low is None or range_.high is None:
         return None
     size = CLOCK[str(stated(call.arguments[0]))]
-    starts: Iterator[int] = zones.beginnings(
+    starts: Iterator[int] = time_zones.beginnings(
         int(range_.low), int(range_.high), size, _zone(call)
     )
     found = [scalar(at, call.type) for at in islice(starts, MOST_LISTED + 1)]
@@ -167,12 +169,12 @@ FUNCTIONS = (
         result=always(TIMESTAMP),
         meaning=_clock,
         written_as=lambda call, text, _: _changed_sql(
-            call.arguments[0], text, zones.changes(_zone(call)), "make_timestamp", "+"
+            call.arguments[0], text, time_zones.changes(_zone(call)), "make_timestamp", "+"
         ),
         calls=("+", "epoch_us", "make_timestamp"),
         range=_clock_range,
         calendar=True,
-        repeated=lambda call: _repeated(call.arguments[0], zones.changes(_zone(call))),
+        repeated=lambda call: _repeated(call.arguments[0], time_zones.changes(_zone(call))),
     ),
     RowFunction(
         name="INSTANT",
@@ -186,14 +188,14 @@ FUNCTIONS = (
         written_as=lambda call, text, zone, _: _changed_sql(
             call.arguments[0],
             text,
-            zones.changes_by_clock(str(stated(call.arguments[1]))),
+            time_zones.changes_by_clock(str(stated(call.arguments[1]))),
             "make_timestamptz",
             "-",
         ),
         calls=("-", "epoch_us", "make_timestamptz"),
         range=_instant_range,
         repeated=lambda call: _repeated(
-            call.arguments[0], zones.changes_by_clock(str(stated(call.arguments[1])))
+            call.arguments[0], time_zones.changes_by_clock(str(stated(call.arguments[1])))
         ),
     ),
     RowFunction(
@@ -210,6 +212,8 @@ FUNCTIONS = (
         range=_began_range,
         calendar=True,
         listed=_began_listed,
-        repeated=lambda call: 1 + 2 * _repeated(call.arguments[1], zones.changes(_zone(call))),
+        repeated=lambda call: (
+            1 + 2 * _repeated(call.arguments[1], time_zones.changes(_zone(call)))
+        ),
     ),
 )

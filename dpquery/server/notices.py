@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpquery.answer import Answer
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 
 
 def notices_of(answer: Answer) -> tuple[str, ...]:

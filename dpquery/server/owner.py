@@ -22,7 +22,7 @@ from dpquery.budget.ledger.record import Record, Total, Totals
 from dpquery.budget.ledger.report import history_row
 from dpquery.budget.limits import Standing
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss, decimal_text, exact_number
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.database import Database
 from dpquery.editing.context import words_of
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, shown

@@ -23,7 +23,7 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.client.wire import arrow_bytes, dumps, loads
 from dpquery.connecting import analyst_of
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.database import Database
 from dpquery.errors import (
     Diagnostic,

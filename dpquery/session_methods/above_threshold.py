@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.parallel import EVERYBODY
 from dpquery.core.privacy import Neighbours, decimal_text, exact_number
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import Diagnostic, QueryRefused, SessionUnusable, internal, refusal
 from dpquery.functions.base import WEIGHT_SCALE, Measured
 from dpquery.ir.measures import CountRows

@@ -22,7 +22,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from dpquery import functions
 from dpquery.answer import Answer
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
 from dpquery.functions.cut_points import Points

@@ -24,9 +24,9 @@ from dpquery.budget.ledger.report import COLUMNS, row
 from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.core.arrow import table_of
-from dpquery.core.events import Event, Refined, releases
 from dpquery.core.privacy import Ceiling, decimal_text
-from dpquery.core.source import Span
+from dpquery.core.privacy_events import Event, Refined, releases
+from dpquery.core.source_text import Span
 from dpquery.core.types import Type
 from dpquery.errors import nearest, refusal, shown
 from dpquery.functions.quantize import written_ends

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
 from dpquery.client.link import ASKS
-from dpquery.core.source import visible, visible_lines
+from dpquery.core.source_text import visible, visible_lines
 from dpquery.display.formats import BINARY, FORMATS
 from dpquery.editing.context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal

@@ -19,7 +19,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import IO, TYPE_CHECKING
 
-from dpquery.core.source import visible, visible_lines, width
+from dpquery.core.source_text import visible, visible_lines, width
 from dpquery.editing.context import words_of
 
 if TYPE_CHECKING:

@@ -19,16 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpquery.core.source import visible, visible_lines
+from dpquery.core.source_text import visible, visible_lines
 from dpquery.errors import DPQueryError, ExitCode, QueryRefused
 from dpquery.errors.pages import explain
-from dpquery.shell.arguments import (
-    VERBS,
-    UsageError,
-    asked,
-    verb_parser,
-    worded,
-)
+from dpquery.shell.arguments import VERBS, UsageError, asked, verb_parser, worded
 from dpquery.shell.batch import (
     Connect,
     ask,

@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.policy.load import load_policy
 from dpquery.server.users import Users, analysts_of, require_analyst
 from dpquery.shell.arguments import UsageError

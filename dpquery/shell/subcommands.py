@@ -18,7 +18,7 @@ from dpquery.budget.ledger.admin import Promise, digest
 from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out
 from dpquery.errors import listed
 from dpquery.policy.load import ledger_of_ones_own, load_policy

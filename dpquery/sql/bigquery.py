@@ -18,7 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.privacy import decimal_text, exact_number
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import ROWS_MAX
 from dpquery.errors import listed, nearest, refusal
 from dpquery.ir.query import Call

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpquery.core.privacy import Loss
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import (
     Diagnostic,
     NameRefused,

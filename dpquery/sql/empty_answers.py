@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed, refusal

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import DECIMAL_DIGITS, INTEGER, WIDEST_EXACT, Interval, Kind, Type
 from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE

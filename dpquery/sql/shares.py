@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_above
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import refusal
 from dpquery.ir.query import Call
 from dpquery.sql.bind.options import LEAST_DELTA

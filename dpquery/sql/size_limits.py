@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
 from dpquery import functions
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.functions.cut_points import Points
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of

@@ -17,7 +17,7 @@ from operator import is_not
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, nearest, refusal
 from dpquery.policy.model import Policy
 from dpquery.sql.bind.scope import fold, listed_names, written_name

@@ -12,8 +12,8 @@ import pytest
 import dpquery
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.cache.lookup import REPEATED
-from dpquery.core.events import Concentrated
-from dpquery.core.source import Source
+from dpquery.core.privacy_events import Concentrated
+from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER
 from dpquery.errors import BudgetRefused
 from dpquery.functions.additive_noise import AdditiveRelease, AveragedRelease

@@ -15,8 +15,8 @@ import pytest
 import dpquery
 from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.cache.lookup import REPEATED, Lookup
-from dpquery.core.events import Pure, Refined
-from dpquery.core.source import Source
+from dpquery.core.privacy_events import Pure, Refined
+from dpquery.core.source_text import Source
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.session import Session
 from dpquery.shell.main import run_verb

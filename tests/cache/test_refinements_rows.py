@@ -12,7 +12,7 @@ import pytest
 
 import dpquery
 from dpquery.cache.codec import Keys
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.additive_noise import AdditiveRelease
 from dpquery.session import Session

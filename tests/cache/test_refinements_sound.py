@@ -17,7 +17,7 @@ import dpquery
 from dpquery import dbapi
 from dpquery.cache import codec as stored
 from dpquery.cache import refine
-from dpquery.core.events import Pure, Refined
+from dpquery.core.privacy_events import Pure, Refined
 from dpquery.engine import files as drift
 from dpquery.errors import BudgetRefused, ScanFailed
 from dpquery.session import Session

@@ -22,7 +22,7 @@ from dpquery.budget.ledger.ledger import Ledger
 from dpquery.cache.codec import decode_cells, encode_cells
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.mode_top_k import ModeRelease

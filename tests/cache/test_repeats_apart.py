@@ -15,7 +15,7 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.execute import execute
 from dpquery.policy.sources.files import copy_samples
 from dpquery.shell.main import run_verb

@@ -14,7 +14,7 @@ import pytest
 from dpquery.cache import codec
 from dpquery.cache.codec import Keys
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine import open_engine
 from dpquery.engine.base import FaultLog

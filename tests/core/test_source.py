@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.source import Source, Span, visible, width
+from dpquery.core.source_text import Source, Span, visible, width
 
 
 def caret(text: str, marked: str, label: str = "here") -> list[str]:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dpquery.core.zones import (
+from dpquery.core.time_zones import (
     began,
     beginnings,
     changes,

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from dpquery.core.privacy import Loss
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan, make_plan

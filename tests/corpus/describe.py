@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpquery.core.events import (
+from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
     Composed,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dpquery import functions
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import Diagnostic, QueryRefused
 from dpquery.server.web.pasting import pasted
 from dpquery.sql.commands import read_aside

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.core.events import encode
-from dpquery.core.source import Source, Span
+from dpquery.core.privacy_events import encode
+from dpquery.core.source_text import Source, Span
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.table_sql import Place

@@ -23,7 +23,7 @@ import pytest
 import dpquery
 from dpquery.answer import Answer
 from dpquery.core.privacy import Loss
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.policy.sources.files import sample_directory

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine

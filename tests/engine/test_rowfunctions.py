@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery import rowfunctions
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import (
     BOOLEAN,
     DATE,

@@ -15,8 +15,8 @@ import pytest
 
 import dpquery
 from dpquery import session as stages
-from dpquery.core.source import Source
-from dpquery.core.stops import heard, was_stopped
+from dpquery.core.interrupts import heard, was_stopped
+from dpquery.core.source_text import Source
 from dpquery.engine.base import FaultLog, guarded, uncharged
 from dpquery.errors import ScanFailed
 from tests.samples import sample_policy

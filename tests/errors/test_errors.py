@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from dpquery import errors
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import (
     BudgetRefused,
     Diagnostic,

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpquery import functions
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, INTEGER, Interval, Type
 from dpquery.functions.base import Facts, Release
 from dpquery.ir.expr import ColumnRef, Expr

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.core.events import Approximate, Composed, Pure
-from dpquery.core.source import Source
+from dpquery.core.privacy_events import Approximate, Composed, Pure
+from dpquery.core.source_text import Source
 from dpquery.functions.partition_selection import KeysRelease
 from dpquery.ir.measures import Candidates, Told
 from dpquery.mechanisms import PartitionSelection

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.core.events import BoundedRange, Gaussian, Pure
 from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_events import BoundedRange, Gaussian, Pure
 from dpquery.core.types import DATE, INTEGER
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.order_statistics.quantile import (

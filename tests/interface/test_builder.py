@@ -11,7 +11,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
 from dpquery.policy.sources.files import copy_samples
 from dpquery.session_methods.builder import Query

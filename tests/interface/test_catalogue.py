@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.ledger.charge import Entry
-from dpquery.core.events import Composed, Pure, Refined
 from dpquery.core.privacy import Loss
+from dpquery.core.privacy_events import Composed, Pure, Refined
 from dpquery.core.types import TEXT
 from dpquery.errors import NameRefused
 from dpquery.policy.model import Column

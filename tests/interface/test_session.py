@@ -12,7 +12,7 @@ from traceback import walk_tb
 import pytest
 
 import dpquery
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import (
     BudgetRefused,
     Diagnostic,

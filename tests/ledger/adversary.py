@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpquery.core.events import Approximate, Concentrated, Event, Gaussian, Pure
+from dpquery.core.privacy_events import Approximate, Concentrated, Event, Gaussian, Pure
 
 STEP = Fraction(1, 10)
 Counts = tuple[int, ...]

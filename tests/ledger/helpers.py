@@ -10,9 +10,9 @@ from pathlib import Path
 from dpquery.budget.ledger.admin import Promise
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.core.events import Gaussian, Pure
 from dpquery.core.privacy import Ceiling, Loss
-from dpquery.core.source import Span
+from dpquery.core.privacy_events import Gaussian, Pure
+from dpquery.core.source_text import Span
 from dpquery.policy.model import LedgerSettings, Server
 
 Place = Path | Server | None

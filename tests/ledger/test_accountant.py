@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import ACCOUNTANTS, NOTHING, Spent, additive, basic
-from dpquery.core.events import (
+from dpquery.core.privacy import NO_LOSS, Loss
+from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
     Composed,
@@ -20,7 +21,6 @@ from dpquery.core.events import (
     decode,
     encode,
 )
-from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.errors import InternalError
 
 amounts = st.fractions(min_value=0, max_value=10)

@@ -14,9 +14,9 @@ from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import binding
-from dpquery.core.events import Concentrated, Pure
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, exact_number
-from dpquery.core.source import Source, Span
+from dpquery.core.privacy_events import Concentrated, Pure
+from dpquery.core.source_text import Source, Span
 from dpquery.core.zcdp import rho_below
 from dpquery.errors import BudgetRefused
 from tests.ledger.helpers import gaussian, limits, loss, pure

@@ -9,7 +9,7 @@ import pytest
 
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.tables import AlreadyRefined, EarlierRelease, Holder, Refinable
-from dpquery.core.events import Refined
+from dpquery.core.privacy_events import Refined
 from dpquery.errors import InternalError, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 

@@ -11,7 +11,8 @@ from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 from dpquery.budget.ledger.charge import Ceilings, Charge
 from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
 from dpquery.budget.ledger.tables import EarlierRelease
-from dpquery.core.events import (
+from dpquery.core.privacy import Ceiling
+from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
     Concentrated,
@@ -20,7 +21,6 @@ from dpquery.core.events import (
     Refined,
     decode,
 )
-from dpquery.core.privacy import Ceiling
 from dpquery.core.zcdp import epsilon_above
 from tests.ledger.helpers import ALICE, BOB, open_at, pure
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpquery.budget.ledger import store
 from dpquery.budget.ledger.tables import Holder, Refinable
-from dpquery.core.events import Refined
+from dpquery.core.privacy_events import Refined
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
 

@@ -11,8 +11,15 @@ import pytest
 
 from dpquery.budget.accountant import additive
 from dpquery.budget.ledger.report import reported
-from dpquery.core.events import Approximate, BoundedRange, Composed, Gaussian, Pure, Refined
 from dpquery.core.privacy import HALF, Ceiling, Loss
+from dpquery.core.privacy_events import (
+    Approximate,
+    BoundedRange,
+    Composed,
+    Gaussian,
+    Pure,
+    Refined,
+)
 from dpquery.core.zcdp import epsilon_above
 from dpquery.mechanisms import DiscreteLaplace
 

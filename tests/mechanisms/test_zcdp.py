@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
-from dpquery.core.events import Concentrated
+from dpquery.core.privacy_events import Concentrated
 from dpquery.core.zcdp import epsilon_above, variance_ratio
 from dpquery.mechanisms import DiscreteGaussian
 

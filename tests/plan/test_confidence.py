@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.session import Session
 from tests.samples import sample_policy
 

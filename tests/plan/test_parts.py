@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.ir.expr import Expr, Literal
 from dpquery.ir.relations import Output, Project, PublicJoin

@@ -14,7 +14,7 @@ from dpquery.budget.ledger.admin import Orders
 from dpquery.budget.ledger.charge import Account
 from dpquery.cache.lookup import holder_of
 from dpquery.cache.privacy_scope import promise_of
-from dpquery.core import events, privacy, types
+from dpquery.core import privacy, privacy_events, types
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.plan.parallel import every_part
@@ -133,7 +133,7 @@ def test_no_repr_of_a_class_reaches_the_ledger(monkeypatch: pytest.MonkeyPatch) 
     def refused(_: object) -> str:
         raise AssertionError("what is stored is named by identity()")
 
-    for module in (model, privacy, types, events):
+    for module in (model, privacy, types, privacy_events):
         for one in _classes(module):
             monkeypatch.setattr(one, "__repr__", refused)
     with pytest.raises(AssertionError):

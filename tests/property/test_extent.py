@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.ir import relations as extent

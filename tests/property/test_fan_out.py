@@ -17,7 +17,7 @@ import pytest
 
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.postprocessor import PublicEngine

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import QueryRefused
 from dpquery.session_methods.builder import Query
 from dpquery.sql.parse.literals import written_value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.database import Database
 from dpquery.engine.duckdb.expr_sql import MOST_PARTS
 from dpquery.session import Session

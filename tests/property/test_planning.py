@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.database import Database
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.policy.model import Price

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import dpquery
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.base import Exact
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.errors import QueryRefused

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
 from dpquery.policy.sources.files import copy_samples

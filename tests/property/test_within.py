@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.duckdb.postprocessor import PublicEngine
 from dpquery.ir.relations import columns_in
 from dpquery.policy.model import Policy

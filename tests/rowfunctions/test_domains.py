@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.ir.expr import Expr, columns_of
 from dpquery.policy.model import Bounds, Column, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.ir.expr import Apply, ColumnRef, Expr, Literal, longest_of
 from dpquery.rowfunctions import apply

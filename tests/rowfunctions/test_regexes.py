@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import TEXT
 from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.quoting import text

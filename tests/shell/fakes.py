@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.core.privacy import Loss
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import BudgetRefused, Diagnostic, RuleRefused, ScanFailed
 
 RAW = "SELECT salary FROM staff"

@@ -322,8 +322,8 @@ def charge_half(policy: Path) -> None:
 
     from dpquery.budget.ledger.charge import Account, Ceilings, Charge
     from dpquery.budget.ledger.ledger import open_ledger
-    from dpquery.core.events import Pure
     from dpquery.core.privacy import Loss
+    from dpquery.core.privacy_events import Pure
     from dpquery.policy.load import load_policy
 
     ledger = open_ledger(load_policy(policy).ledger)

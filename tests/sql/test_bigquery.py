@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import BudgetRefused, QueryRefused
 from dpquery.session import Session
 from dpquery.sql.bigquery import respelled

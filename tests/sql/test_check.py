@@ -7,7 +7,7 @@ from dataclasses import fields as dataclass_fields
 
 import pytest
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import RuleRefused
 from dpquery.ir.expr import IsNull
 from dpquery.ir.query import Call, Key

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from dpquery.budget.ledger.tables import EarlierRelease, State
 from dpquery.budget.parallel import EVERYBODY, Touched
-from dpquery.core.events import Event
 from dpquery.core.privacy import Ceiling, Loss
-from dpquery.core.source import Span
+from dpquery.core.privacy_events import Event
+from dpquery.core.source_text import Span
 from dpquery.errors import internal
 from dpquery.ir.query import Scan, outline
 

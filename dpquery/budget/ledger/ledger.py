@@ -65,8 +65,8 @@ from dpquery.budget.ledger.tables import (
 from dpquery.budget.limits import Standing, binding
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
 from dpquery.budget.refusals import crowded, frozen, suspended
-from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
+from dpquery.core.privacy_events import Refined
 from dpquery.core.types import Interval
 from dpquery.errors import internal
 

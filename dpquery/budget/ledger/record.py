@@ -26,7 +26,7 @@ from dpquery.budget.parallel import (
     read_spent,
     texts,
 )
-from dpquery.core.events import Composed, Event, decode, encode
+from dpquery.core.privacy_events import Composed, Event, decode, encode
 from dpquery.errors import internal
 
 T = TypeVar("T")

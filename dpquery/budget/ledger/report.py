@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.admin import Freeze, Grant, Publish, Suspend, Thaw, decode_order
 from dpquery.budget.ledger.record import Record
-from dpquery.core.events import (
+from dpquery.core.privacy import Ceiling, Loss, decimal_text
+from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
     Composed,
@@ -35,7 +36,6 @@ from dpquery.core.events import (
     Release,
     releases,
 )
-from dpquery.core.privacy import Ceiling, Loss, decimal_text
 from dpquery.core.text_table import cell_text
 from dpquery.core.zcdp import epsilon_above
 

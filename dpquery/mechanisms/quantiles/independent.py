@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import ClassVar
 
-from dpquery.core.events import BoundedRange, Composed
+from dpquery.core.privacy_events import BoundedRange, Composed
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.quantiles.base import Errors, RankList, each_of, require_bins
 from dpquery.mechanisms.quantiles.exponential import GridQuantile

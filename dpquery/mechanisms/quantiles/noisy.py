@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpquery.core.events import Event
 from dpquery.core.privacy import Loss
+from dpquery.core.privacy_events import Event
 from dpquery.mechanisms.base import AdditiveNoise, Distance
 from dpquery.mechanisms.quantiles.base import require_orders
 from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree, Weights

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.core.types import Kind, Type
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.names import FREE, GROUP, PERSONS, entity, own_words, person, refers_to

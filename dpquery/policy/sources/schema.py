@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import types as is_
 
-from dpquery.core.names import dotted
+from dpquery.core.field_names import dotted
 from dpquery.core.types import (
     BOOLEAN,
     DATE,

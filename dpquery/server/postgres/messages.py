@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dpquery.core.source import visible_lines
+from dpquery.core.source_text import visible_lines
 from dpquery.server.frames import Fault
 
 PROTOCOL: Final = 3

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import Source, Span, visible
+from dpquery.core.source_text import Source, Span, visible
 from dpquery.editing.complete import column_of, suggestions
 from dpquery.errors import DPQueryError
 from dpquery.server.frames import OWNER_CALLS, Fault, Reply

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS, decimal_text
-from dpquery.core.source import visible
+from dpquery.core.source_text import visible
 from dpquery.editing.context import words_of
 from dpquery.errors import DPQueryError, internal
 from dpquery.plan.explain import Explanation

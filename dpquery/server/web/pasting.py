@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice, product
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|[\w.]+|\S")
 _CLOSING = {")": "(", "]": "["}

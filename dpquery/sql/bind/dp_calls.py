@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 
 from dpquery import functions, rowfunctions
 from dpquery.core.privacy import Loss
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest, refusal, without
 from dpquery.functions.base import (

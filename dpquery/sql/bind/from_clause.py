@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import UNKNOWN, Interval, ordinal
 from dpquery.errors import advice, listed, refusal
 from dpquery.functions.base import MAX_ROWS_OF_TABLE

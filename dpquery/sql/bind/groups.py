@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import TokenType
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
 from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of

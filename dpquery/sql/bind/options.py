@@ -18,7 +18,7 @@ from dpquery.core.privacy import (
     exact_number,
     root_above,
 )
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
 from dpquery.functions.base import DPFunction, Takes

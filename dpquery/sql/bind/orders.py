@@ -8,7 +8,7 @@ from fractions import Fraction
 from sqlglot import expressions as exp
 
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import refusal
 from dpquery.sql.bind.options import read_number_between
 from dpquery.sql.parse.literals import read_digits, unwrapped

@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, advice, refusal

@@ -15,7 +15,7 @@ from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import NameRefused, QueryRefused, nearest, refusal
 from dpquery.functions import registered

@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import MOMENTS, Kind
 from dpquery.errors import Worded, listed, nearest, refusal
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, decimal

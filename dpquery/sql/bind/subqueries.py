@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import Compare, Comparison, Expr
 from dpquery.ir.relations import Filter, Output, PerUnit, UnionAll

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.errors import QueryRefused
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, span_of

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import advice
 from dpquery.sql.bind.scope import is_query
 from dpquery.sql.parse.spans import Spans, outside

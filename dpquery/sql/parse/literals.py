@@ -20,7 +20,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from dpquery.core.privacy import exact_number
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
+from dpquery.core.time_zones import to_instant
 from dpquery.core.types import (
     BOOLEAN,
     DATE,
@@ -37,7 +38,6 @@ from dpquery.core.types import (
     in_every_calendar,
     ordinal,
 )
-from dpquery.core.zones import to_instant
 from dpquery.errors import Diagnostic, NameRefused, SyntaxRefused, advice, refusal, shown
 from dpquery.ir.expr import Literal, decimal
 from dpquery.sql.commands import Explain, read_aside

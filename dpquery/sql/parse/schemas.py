@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import refusal
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.spans import Spans

@@ -16,7 +16,7 @@ from operator import or_
 from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source, Span, width
+from dpquery.core.source_text import Source, Span, width
 from dpquery.errors import QueryRefused, advice, refusal
 
 _WIDEST = 88

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
+from dpquery.core.time_zones import known
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.core.zones import known
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.bind.rows.typed import called, miscounted, read_interval, word_of

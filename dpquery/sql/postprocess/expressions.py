@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import DATE, MOMENTS, NUMERIC, TIME, TIMESTAMP, TIMESTAMPTZ, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.rows.expressions import paired

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT, Literal, decimal

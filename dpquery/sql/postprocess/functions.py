@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER, MOMENTS, NUMERIC, TEXT, TIMESTAMP, UNKNOWN, Kind
 from dpquery.ir.expr import Apply, ColumnRef
 from dpquery.rowfunctions.base import CALENDAR, RowFunction, first_type

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star

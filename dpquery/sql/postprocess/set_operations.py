@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice
 from dpquery.sql.bind.scope import fold

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.query import Above, IntervalEnd

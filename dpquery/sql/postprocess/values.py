@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import Literal

@@ -13,7 +13,7 @@ from sqlglot import Token, TokenType
 from sqlglot import expressions as exp
 from sqlglot.errors import ParseError
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, advice, nearest, refusal
 from dpquery.sql.bind.rows.typed import target
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of

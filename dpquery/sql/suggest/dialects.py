@@ -16,7 +16,7 @@ from sqlglot import expressions as exp
 
 from dpquery import functions
 from dpquery.core.privacy import decimal_text
-from dpquery.core.source import Source, Span, width
+from dpquery.core.source_text import Source, Span, width
 from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
 from dpquery.functions.cut_points import Points

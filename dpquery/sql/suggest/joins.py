@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT

@@ -17,7 +17,7 @@ from typing import NoReturn
 from sqlglot import TokenType
 
 from dpquery.core.privacy import decimal_text, exact_number
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded, refusal
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes

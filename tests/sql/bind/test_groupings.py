@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
-from dpquery.core.events import Gaussian
+from dpquery.core.privacy_events import Gaussian
 from dpquery.plan.cuts import notes_of
 from tests.corpus.cases import planned, refusal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.ir.relations import Filter, PublicJoin

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot.dialects.duckdb import DuckDB
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP
 from dpquery.errors import NameRefused
 from dpquery.ir.expr import Literal, decimal

@@ -9,7 +9,7 @@ from sqlglot import TokenType
 from sqlglot import expressions as exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import RESERVED, Member, Scope

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from dpquery.core.source import Source, Span
+from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, SyntaxRefused
 from dpquery.sql.parse.guards import MAX_BYTES, MAX_TOKENS, read_statement
 from tests.corpus.cases import planned, refusal

@@ -10,7 +10,7 @@ import pytest
 
 import dpquery
 from dpquery.cache import lookup
-from dpquery.core.source import Source
+from dpquery.core.source_text import Source
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import PlanRefused, ScanFailed
 from dpquery.session import Session

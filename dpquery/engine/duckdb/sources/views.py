@@ -16,7 +16,7 @@ from typing import assert_never
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.names import dotted
+from dpquery.core.field_names import dotted
 from dpquery.core.types import INTEGER, TEXT, Kind, Type
 from dpquery.engine.duckdb.connection import execute, found_by, start
 from dpquery.engine.duckdb.expr_sql import cast

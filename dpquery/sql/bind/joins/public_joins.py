@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import (

@@ -18,7 +18,7 @@ from math import isfinite
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import QueryRefused
 from dpquery.ir.expr import ColumnRef, Expr, IsNull, Literal, Logic, Not, Nulls

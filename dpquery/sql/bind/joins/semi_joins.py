@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, EPOCH, FIRST_INSTANT, INTEGER, Interval, Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.expr import (

@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.errors import QueryRefused, advice
 from dpquery.ir import relations as extent
 from dpquery.ir.expr import ColumnRef, Expr, Nulls, columns_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpquery import rowfunctions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import TEXT, UTC_ZONE
 from dpquery.ir.expr import Expr, Literal
 

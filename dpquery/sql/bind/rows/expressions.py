@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import DATE, INTEGER, TEXT, Interval, Kind
 from dpquery.errors import refusal
 from dpquery.ir.expr import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, TEXT, Kind
 from dpquery.errors import advice
 from dpquery.ir.expr import (

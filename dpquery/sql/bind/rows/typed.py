@@ -19,7 +19,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import rowfunctions
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import (
     BOOLEAN,
     DATE,

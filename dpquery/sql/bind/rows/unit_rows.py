@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from sqlglot import expressions as exp
 
-from dpquery.core.source import Span
+from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN, Interval, Kind, Type
 from dpquery.errors import advice, refusal
 from dpquery.functions.quantize import code_between
