@@ -42,7 +42,7 @@ from dpquery.ir.measures import Candidates, Told, Weight
 from dpquery.ir.query import Call
 from dpquery.ir.sensitivity import sensitivity
 from dpquery.mechanisms import DiscreteLaplace, PartitionSelection
-from dpquery.mechanisms.partition import LEAST_EPSILON
+from dpquery.mechanisms.partition_selection import LEAST_EPSILON
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.rowfunctions.analysis.nulls import nulls_of
 

@@ -5,16 +5,14 @@ heavier. A mechanism exists for the rest of the engine, and for the conformance 
 line in `ALL`.
 """
 
+from dpquery.mechanisms.above_threshold import AboveThreshold
 from dpquery.mechanisms.base import AdditiveNoise, Mechanism, PureNoise
-from dpquery.mechanisms.exponential import (
-    FiniteExponential,
-    MeanExponential,
-    MeanInverseSensitivity,
-    PermuteAndFlip,
-)
+from dpquery.mechanisms.exponential import FiniteExponential, PermuteAndFlip
 from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
-from dpquery.mechanisms.partition import PartitionSelection
+from dpquery.mechanisms.majority import Majority
+from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
+from dpquery.mechanisms.partition_selection import PartitionSelection
 from dpquery.mechanisms.quantiles.above_threshold import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.quantiles.exponential import GapQuantile, GridQuantile, rank_range
 from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
@@ -30,7 +28,6 @@ from dpquery.mechanisms.quantiles.recursive import RecursiveQuantiles
 from dpquery.mechanisms.quantiles.tree import TreeQuantiles
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.staircase import DiscreteStaircase
-from dpquery.mechanisms.threshold import AboveThreshold, Majority
 from dpquery.mechanisms.top_k import FirstNoisyCount, LargestNoisyCounts, NoisyTop
 
 __all__ = [

@@ -46,7 +46,7 @@ def session(folder: Path) -> Iterator[Session]:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise that never decides: counts are compared as they are."""
-    monkeypatch.setattr("dpquery.mechanisms.threshold.geometric", lambda *_: 0)
+    monkeypatch.setattr("dpquery.mechanisms.above_threshold.geometric", lambda *_: 0)
 
 
 @pytest.mark.usefixtures("quiet")

@@ -14,7 +14,7 @@ from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Approximate, decode, encode
 from dpquery.errors import InternalError
 from dpquery.mechanisms import PartitionSelection
-from dpquery.mechanisms.partition import LEAST_EPSILON
+from dpquery.mechanisms.partition_selection import LEAST_EPSILON
 from tests.mechanisms.sources import ONES, ZEROS, Failing, Repeating, Seeded, Stuck
 
 DELTA = Fraction(1, 10**6)
