@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpquery.budget.ledger.admin import Orders
 from dpquery.budget.ledger.charge import Account, Charge, Receipt
-from dpquery.budget.ledger.tables import Holder, Refinable
+from dpquery.budget.ledger.earlier_releases import Holder, Refinable
+from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.codec import NOTHING, Keys, Values, decode_cells, encode_cells
 from dpquery.cache.refine import Refiner
 from dpquery.core.stable_names import identity

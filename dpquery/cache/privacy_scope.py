@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from os.path import relpath
 from pathlib import Path
 
-from dpquery.budget.ledger.admin import PUBLIC, Promise
+from dpquery.budget.ledger.owner_orders import PUBLIC, Promise
 from dpquery.policy.model import MAIN, DatabaseTable, External, Frame, Policy, Table
 
 FEW = 16

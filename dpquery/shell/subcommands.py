@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from dpquery.budget.ledger.admin import Promise, digest
 from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
+from dpquery.budget.ledger.owner_orders import Promise, digest
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.source_text import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.budget.ledger.earlier_releases import AlreadyRefined
 from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy_events import Concentrated
 from dpquery.core.source_text import Source

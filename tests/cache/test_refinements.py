@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.budget.ledger.tables import AlreadyRefined
+from dpquery.budget.ledger.earlier_releases import AlreadyRefined
 from dpquery.cache.lookup import REPEATED, Lookup
 from dpquery.core.privacy_events import Pure, Refined
 from dpquery.core.source_text import Source

@@ -7,9 +7,9 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.ledger.admin import Promise
 from dpquery.budget.ledger.charge import Account, Ceilings, Charge
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
+from dpquery.budget.ledger.owner_orders import Promise
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.core.privacy_events import Gaussian, Pure
 from dpquery.core.source_text import Span

@@ -17,17 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
+from dpquery.budget.ledger import attempts as attempts_module
 from dpquery.budget.ledger import ledger as ledger_module
-from dpquery.budget.ledger import store as attempts_module
-from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
-from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.store import (
+from dpquery.budget.ledger import store as store_module
+from dpquery.budget.ledger.attempts import (
     Attempt,
     decode_attempts,
     encode_attempts,
     is_gone,
     this_process,
 )
+from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
+from dpquery.budget.ledger.ledger import Ledger
 from dpquery.cache import lookup
 from dpquery.engine.duckdb import postprocessor as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
@@ -511,7 +512,8 @@ class _Clock:
 
     def __init__(self, monkeypatch):
         self.time = NOW
-        monkeypatch.setattr(attempts_module, "datetime", self)
+        for module in (attempts_module, store_module):
+            monkeypatch.setattr(module, "datetime", self)
 
     def now(self, _):
         return self.time
@@ -562,7 +564,7 @@ def test_a_process_is_known_to_be_gone():
     own = this_process()
     assert own
     assert not is_gone(own)
-    program = "from dpquery.budget.ledger import store; print(store.this_process())"
+    program = "from dpquery.budget.ledger import attempts; print(attempts.this_process())"
     child = subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE, text=True, cwd=ROOT,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.earlier_releases import EarlierRelease, Holder, Refinable
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.budget.ledger.tables import EarlierRelease, Holder, Refinable
 from dpquery.core.types import Interval
 from dpquery.errors import PolicyInvalid
 from tests.ledger.helpers import ALICE, limits, open_at, pure

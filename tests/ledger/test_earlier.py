@@ -8,7 +8,12 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.ledger.charge import Charge
-from dpquery.budget.ledger.tables import AlreadyRefined, EarlierRelease, Holder, Refinable
+from dpquery.budget.ledger.earlier_releases import (
+    AlreadyRefined,
+    EarlierRelease,
+    Holder,
+    Refinable,
+)
 from dpquery.core.privacy_events import Refined
 from dpquery.errors import InternalError, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent

@@ -9,8 +9,8 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
 from dpquery.budget.ledger.charge import Ceilings, Charge
+from dpquery.budget.ledger.earlier_releases import EarlierRelease
 from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
-from dpquery.budget.ledger.tables import EarlierRelease
 from dpquery.core.privacy import Ceiling
 from dpquery.core.privacy_events import (
     Approximate,

@@ -11,8 +11,8 @@ from itertools import cycle
 
 import pytest
 
-from dpquery.budget.ledger import store
-from dpquery.budget.ledger.tables import Holder, Refinable
+from dpquery.budget.ledger import attempts, store
+from dpquery.budget.ledger.earlier_releases import Holder, Refinable
 from dpquery.core.privacy_events import Refined
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent
@@ -29,6 +29,7 @@ def wrong_clocks(monkeypatch):
             return datetime(next(years), 1, 1, tzinfo=tz)
 
     monkeypatch.setattr(store, "datetime", Clock)
+    monkeypatch.setattr(attempts, "datetime", Clock)
 
 
 def test_clocks_decide_nothing(place, tmp_path, wrong_clocks):

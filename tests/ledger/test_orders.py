@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.ledger.admin import (
+from dpquery.budget.ledger.charge import OWNER, Account, Ceilings
+from dpquery.budget.ledger.owner_orders import (
     Freeze,
     Grant,
     Orders,
@@ -21,7 +22,6 @@ from dpquery.budget.ledger.admin import (
     decode_order,
     encode_order,
 )
-from dpquery.budget.ledger.charge import OWNER, Account, Ceilings
 from dpquery.budget.ledger.record import Wording
 from dpquery.core.privacy import Ceiling
 from dpquery.errors import BudgetRefused, InternalError, PolicyInvalid

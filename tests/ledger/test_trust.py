@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.ledger.tables import Holder
+from dpquery.budget.ledger.earlier_releases import Holder
 from dpquery.core.types import Interval
 from dpquery.errors import PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, limits, open_at, pure, spent

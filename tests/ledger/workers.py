@@ -13,11 +13,12 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from dpquery.budget.ledger.admin import Promise
 from dpquery.budget.ledger.charge import FailureLimit
+from dpquery.budget.ledger.earlier_releases import Holder
 from dpquery.budget.ledger.ledger import Ledger
+from dpquery.budget.ledger.owner_orders import Promise
 from dpquery.budget.ledger.sqlite import SQLite
-from dpquery.budget.ledger.tables import Holder, queued
+from dpquery.budget.ledger.tables import queued
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from dpquery.policy.model import Server
 from tests.ledger.helpers import ALICE, Place, limits, loss, open_at, placed, pure

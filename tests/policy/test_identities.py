@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from dpquery.budget.ledger.admin import Orders
 from dpquery.budget.ledger.charge import Account
+from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.lookup import holder_of
 from dpquery.cache.privacy_scope import promise_of
 from dpquery.core import privacy, privacy_events, types

@@ -12,7 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final, TypeVar
 
-from dpquery.budget.ledger.tables import EarlierRelease, State
+from dpquery.budget.ledger.earlier_releases import EarlierRelease, State
 from dpquery.budget.parallel import EVERYBODY, Touched
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.core.privacy_events import Event

@@ -23,7 +23,26 @@ from typing import TYPE_CHECKING
 
 from dpquery.budget.accountant import Spent
 from dpquery.budget.admission import require_within
-from dpquery.budget.ledger.admin import (
+from dpquery.budget.ledger.charge import (
+    OWNER,
+    Account,
+    Ceilings,
+    Charge,
+    Entry,
+    FailureLimit,
+    Opened,
+    Receipt,
+)
+from dpquery.budget.ledger.earlier_releases import (
+    VISIBLE,
+    AlreadyRefined,
+    EarlierRelease,
+    Holder,
+    Refinable,
+)
+from dpquery.budget.ledger.errors import DAMAGED, another_promise, faults, refused
+from dpquery.budget.ledger.high_water import HighWater
+from dpquery.budget.ledger.owner_orders import (
     Freeze,
     Grant,
     Order,
@@ -37,31 +56,11 @@ from dpquery.budget.ledger.admin import (
     grant_up_to,
     require_grant,
 )
-from dpquery.budget.ledger.charge import (
-    OWNER,
-    Account,
-    Ceilings,
-    Charge,
-    Entry,
-    FailureLimit,
-    Opened,
-    Receipt,
-)
-from dpquery.budget.ledger.errors import DAMAGED, another_promise, faults, refused
-from dpquery.budget.ledger.high_water import HighWater
 from dpquery.budget.ledger.postgres import Postgres
 from dpquery.budget.ledger.record import Record, Total, Totals, Wording
 from dpquery.budget.ledger.sqlite import SQLite
 from dpquery.budget.ledger.store import Store
-from dpquery.budget.ledger.tables import (
-    ANY,
-    VISIBLE,
-    AlreadyRefined,
-    Database,
-    EarlierRelease,
-    Holder,
-    Refinable,
-)
+from dpquery.budget.ledger.tables import ANY, Database
 from dpquery.budget.limits import Standing, binding
 from dpquery.budget.parallel import EVERYBODY, Counting, Touched
 from dpquery.budget.refusals import crowded, frozen, suspended

@@ -23,7 +23,14 @@ from math import exp, inf, nextafter
 from typing import TYPE_CHECKING
 
 from dpquery.budget.accountant import additive, basic
-from dpquery.budget.ledger.admin import Freeze, Grant, Publish, Suspend, Thaw, decode_order
+from dpquery.budget.ledger.owner_orders import (
+    Freeze,
+    Grant,
+    Publish,
+    Suspend,
+    Thaw,
+    decode_order,
+)
 from dpquery.budget.ledger.record import Record
 from dpquery.core.privacy import Ceiling, Loss, decimal_text
 from dpquery.core.privacy_events import (
