@@ -37,9 +37,10 @@ from dpquery.functions.bounds_search import (
 )
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.remedies import narrower
+from dpquery.ir.canonical_text import Writer
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
-from dpquery.ir.walk import Writer, constants_in
+from dpquery.ir.walk import constants_in
 from dpquery.plan.parallel import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR

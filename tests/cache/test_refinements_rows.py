@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import dpquery
-from dpquery.cache.codec import Keys
+from dpquery.cache.release_keys import Keys
 from dpquery.core.source_text import Source
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.additive_noise import AdditiveRelease

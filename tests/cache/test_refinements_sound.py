@@ -15,8 +15,8 @@ import pytest
 
 import dpquery
 from dpquery import dbapi
-from dpquery.cache import codec as stored
 from dpquery.cache import refine
+from dpquery.cache import release_keys as stored
 from dpquery.core.privacy_events import Pure, Refined
 from dpquery.engine import files as drift
 from dpquery.errors import BudgetRefused, ScanFailed

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dpquery.cache import codec
-from dpquery.cache.codec import Keys
+from dpquery.cache import release_keys
+from dpquery.cache.release_keys import Keys
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER, TEXT
@@ -20,8 +20,9 @@ from dpquery.engine import open_engine
 from dpquery.engine.base import FaultLog
 from dpquery.errors import InternalError
 from dpquery.functions.base import Release
+from dpquery.ir.canonical_text import Writer
 from dpquery.ir.query import Scan
-from dpquery.ir.walk import Writer, constants_in, filled
+from dpquery.ir.walk import constants_in, filled
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table, Through
 from dpquery.sql.binder import bind
@@ -218,7 +219,7 @@ def test_a_stored_release_is_known_by_this_key(query: str):
 
 
 def test_what_can_be_refined_is_known_by_this_text(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_computer", lambda: ("machine", "1", "2"))
+    monkeypatch.setattr(release_keys, "_computer", lambda: ("machine", "1", "2"))
     policy, public = facts()
     (frontier,) = planned(ASKED).frontiers
     keys = Keys(policy, 3, public.digest)
