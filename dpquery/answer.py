@@ -225,7 +225,7 @@ class Answer:
         Raises:
             ValueError: the confidence is not a number between 0 and 1.
         """
-        from dpquery.core.arrow import column  # pyarrow is loaded by now
+        from dpquery.core.arrow_columns import column  # pyarrow is loaded by now
 
         level, table, names = _level(confidence), self.table, set(self.columns)
         for at in reversed(range(len(self.columns))):

@@ -8,11 +8,11 @@ from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.cache.privacy_scope import promise_of
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
-from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.files import require_fit, watch_of
+from dpquery.engine.duckdb.public_engine import PublicEngine
+from dpquery.engine.file_checks import require_fit, watch_of
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.policy.made_up import made_up
 from dpquery.policy.model import Policy
+from dpquery.policy.practice_rows import made_up
 
 
 class Database:

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.answer import Cell
-from dpquery.core.arrow import arrow_type, column
+from dpquery.core.arrow_columns import arrow_type, column
 from dpquery.core.types import Kind, Type, decimal_value
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Above, IntervalEnd, Scan, combinations
 from dpquery.ir.walk import constants_in, filled

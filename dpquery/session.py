@@ -30,7 +30,7 @@ from dpquery.errors import InternalError, QueryRefused
 from dpquery.execute import Charged, Payer, execute
 from dpquery.finish import finish, schema_of
 from dpquery.ir.measures import CountRows
-from dpquery.plan.cuts import cut_columns, notes_of
+from dpquery.plan.answer_notes import cut_columns, notes_of
 from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.errors import PolicyInvalid
-from dpquery.policy.sources import files as samples
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources import paths as samples
+from dpquery.policy.sources.paths import sample_directory
 
 HERE = sample_directory()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.interface.door import serving
 from tests.tasks import ROOT
 
@@ -45,7 +45,7 @@ def test_what_starts_quickly_loads_nothing_heavy(statement: str):
 
 
 def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path: Path):
-    """pyarrow would load pandas, which takes longer than the query: see `core/arrow.py`."""
+    """pyarrow would load pandas, which takes longer than a query: `core/arrow_columns.py`."""
     policy = copy_samples(tmp_path / "samples")
     query = "SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept"
     for asked in (query, "SHOW TABLES", f"EXPLAIN {query}"):

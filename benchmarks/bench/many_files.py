@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 import dpquery
-from dpquery.policy.sources import footers
+from dpquery.policy.sources import parquet_footers
 
 FILES, ROWS = 1000, 1000
 LIMIT = 2.0
@@ -38,7 +38,7 @@ def compare(place: Path, rounds: int) -> list[dict]:
             connection.execute(f"SELECT sum(pay) FROM read_parquet('{glob}')").fetchall()
 
     def first() -> None:
-        footers._KEPT.clear()
+        parquet_footers._KEPT.clear()
         anew()
 
     def anew() -> None:

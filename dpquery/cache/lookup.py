@@ -30,7 +30,7 @@ from dpquery.release import ReleasedColumn, ReleasedTable
 
 if TYPE_CHECKING:
     from dpquery.budget.ledger.ledger import Ledger
-    from dpquery.engine.duckdb.postprocessor import PublicEngine
+    from dpquery.engine.duckdb.public_engine import PublicEngine
 
 REPEATED = "already answered: costs nothing; REFRESH SELECT asks anew and pays"
 MOST_STORED = 256 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from dpquery.engine.base import Engine, FaultLog, NoPublicRows, PublicRows
-from dpquery.engine.files import Watch, unwatched
+from dpquery.engine.file_checks import Watch, unwatched
 from dpquery.policy.model import Policy
 
 __all__ = ["ENGINES", "open_engine"]

@@ -1,8 +1,8 @@
-"""Released constants in a scan: which there are, and how their values are put in.
+"""Walks over a tree: which nodes stand in it, and the tree with others in their place.
 
-A value of an earlier release may stand among the rows of a later one. The scan is charged with
-the place alone; the value comes when the earlier release is drawn. Anything of the scan that is
-not a constant stays as it was charged.
+Released constants are found and filled in so. A value of an earlier release may stand among the
+rows of a later one. The scan is charged with the place alone; the value comes when the earlier
+release is drawn. Anything of the scan that is not a constant stays as it was charged.
 """
 
 from __future__ import annotations

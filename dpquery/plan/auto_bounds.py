@@ -41,7 +41,7 @@ from dpquery.ir.canonical_text import Writer
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import constants_in
-from dpquery.plan.parallel import require_groups
+from dpquery.plan.touched_parts import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 

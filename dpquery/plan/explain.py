@@ -31,10 +31,10 @@ from dpquery.ir.relations import (
     sources,
     tables_of,
 )
+from dpquery.plan.answer_notes import copies_of, notes_of
 from dpquery.plan.auto_bounds import Search, limited, planned
-from dpquery.plan.cuts import copies_of, notes_of
-from dpquery.plan.parallel import is_apart
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
+from dpquery.plan.touched_parts import is_apart
 from dpquery.policy.model import Policy
 from dpquery.rowfunctions.analysis.ranges import implied
 

@@ -38,8 +38,8 @@ from dpquery.plan.auto_bounds import (
     uses_kept,
     with_options,
 )
-from dpquery.plan.by_error import error_bought, priced
-from dpquery.plan.parallel import if_weighed, require_shares, touched
+from dpquery.plan.epsilon_for_error import error_bought, priced
+from dpquery.plan.touched_parts import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.policy.units import likely_units
 

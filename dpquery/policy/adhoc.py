@@ -34,7 +34,9 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.sources.files import (
+from dpquery.policy.readers import ascii_folded, read_name
+from dpquery.policy.sources.data_frames import is_frame, read_frame
+from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
     find_external,
@@ -43,7 +45,6 @@ from dpquery.policy.sources.files import (
     format_of,
     stem,
 )
-from dpquery.policy.sources.frames import is_frame, read_frame
 from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
@@ -53,7 +54,6 @@ from dpquery.policy.sources.schema import (
     united,
 )
 from dpquery.policy.units import likely_units, read_unit_type
-from dpquery.policy.values import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]

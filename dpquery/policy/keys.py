@@ -12,11 +12,11 @@ from typing import Any
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import UTC_ZONE, Kind, Type
-from dpquery.policy import values
+from dpquery.policy import readers
 from dpquery.policy.document import Section, Unfit, contradiction, toml_key
 from dpquery.policy.model import MAX_TEXT, ScanLimits
-from dpquery.policy.offers import unit_line
-from dpquery.policy.values import Reader
+from dpquery.policy.readers import Reader
+from dpquery.policy.unit_remedies import unit_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,14 @@ def _read(key: Key, section: Section, found: Mapping[str, Any], public: bool) ->
 # The formatter would give each argument a line of its own: as a table they can be compared.
 # fmt: off
 PRIVACY = Group("[privacy]", "What is protected.", (
-    Key("neighbours", values.read_neighbours, '"add-remove"',
+    Key("neighbours", readers.read_neighbours, '"add-remove"',
         "says whether the number of units is private (add-remove) or public (substitute)",
         default=Neighbours.ADD_REMOVE,
         costs="noise: under substitute a unit moves two groups in place of one"),
-    Key("time_zone", values.read_zone, '"Europe/Berlin"', field="zone", default=UTC_ZONE,
+    Key("time_zone", readers.read_zone, '"Europe/Berlin"', field="zone", default=UTC_ZONE,
         says="is where instants (timestamptz) are shown, and looked up in the calendar",
         costs="nothing"),
-    Key("unit", values.read_name, '"customer"',
+    Key("unit", readers.read_name, '"customer"',
         "names the unit of the whole policy: the unit columns of all tables hold the same "
         "units, whatever they are called, and tables are joined on them",
         costs="nothing"),
@@ -184,24 +184,24 @@ PRIVACY = Group("[privacy]", "What is protected.", (
 
 BUDGET = Group("[budget]", "What all answers together may lose, for ever and for all analysts.",
 (
-    Key("epsilon", values.read_budget, "1",
+    Key("epsilon", readers.read_budget, "1",
         "is the privacy budget in all; there is no default, and 0 allows no answer",
         costs="privacy: odds that somebody is in the data change by e to the epsilon"),
-    Key("rho", values.read_budget, "0.05",
+    Key("rho", readers.read_budget, "0.05",
         "limits the sum of rho (zCDP) in place of epsilon; 0 allows no answer",
         excludes=(Beside("epsilon", "under rho no epsilons are added up; under epsilon and "
                                     "delta, either sum may do."),),
         costs="privacy, as epsilon does, which it is converted to at a part of delta"),
-    Key("delta", values.read_delta, "1e-7",
+    Key("delta", readers.read_delta, "1e-7",
         "is the probability with which the promise may fail; it is 0 unless stated",
         costs="privacy: how likely it is that nothing is promised; far below 1 / the units"),
-    Key("delta_for_conversion", values.read_delta, "5e-8",
+    Key("delta_for_conversion", readers.read_delta, "5e-8",
         "is the part of delta at which rho is converted; the rest is for releases",
         costs="nothing: it divides delta"),
-    Key("max_epsilon_per_query", values.read_budget, "0.5",
+    Key("max_epsilon_per_query", readers.read_budget, "0.5",
         "is the most that one query may cost",
         costs="noise: what a query may not spend"),
-    Key("shared_answers", values.read_flag, "true", default=False,
+    Key("shared_answers", readers.read_flag, "true", default=False,
         says="says whether analysts get one another's stored answers at no charge",
         costs="nothing: whoever asks sees what another has paid for"),
 ))
@@ -212,28 +212,28 @@ ANALYST = Group("[analysts.alice]",
 )
 
 LIMITS = Group("[limits]", "What a query may take, and how often one may fail.", (
-    Key("seconds", values.count(7 * 24 * 3600), "600", default=ScanLimits().seconds,
+    Key("seconds", readers.count(7 * 24 * 3600), "600", default=ScanLimits().seconds,
         says="is how long a scan may take; a longer one is stopped, and its charge stays",
         costs="time: what one scan may take of the machine"),
-    Key("memory", values.read_memory, '"4GB"',
+    Key("memory", readers.read_memory, '"4GB"',
         "is what the engine may use to read private tables: four fifths of the machine's "
         "unless stated",
         costs="time: what does not fit is read anew, or fails"),
-    Key("max_failures", values.count(100), "5", default=ScanLimits().max_failures,
+    Key("max_failures", readers.count(100), "5", default=ScanLimits().max_failures,
         says="is after how many failed statements within 24 hours an analyst is frozen",
         costs="privacy: so many failures could tell of somebody"),
-    Key("answer_times", values.read_step, '"100ms"',
+    Key("answer_times", readers.read_step, '"100ms"',
         says="has a server send answers and failures at multiples of this time after they "
         "were asked; without it each is sent when it is ready",
         costs="time: half of it for each answer"),
 ))
 
 QUERIES = Group("[queries]", "What each statement may spend on its plain aggregates.", (
-    Key("epsilon", values.read_price, "0.1",
+    Key("epsilon", readers.read_price, "0.1",
         "is shared by the plain aggregates of a statement, as AVG(salary), unless it says "
         "otherwise; without it they are refused",
         costs="privacy: each statement with plain aggregates spends it"),
-    Key("delta", values.read_delta, "1e-8",
+    Key("delta", readers.read_delta, "1e-8",
         "is what a statement may spend on finding groups: a hundredth of the budget's delta "
         "unless stated", needs=(Beside("epsilon", "delta is spent beside an epsilon."),),
         costs="privacy: each statement that finds groups spends it"),
@@ -242,16 +242,16 @@ QUERIES = Group("[queries]", "What each statement may spend on its plain aggrega
 SERVER = '"postgresql://db.example.org/privacy?sslmode=verify-full"'
 _ONE_LEDGER = ("charges are added up in one place.", "one of url and path")
 LEDGER = Group("[ledger]", "Where charges are stored: beside the policy unless stated.", (
-    Key("path", values.read_text, '"policy.ledger"', "is the file of the ledger",
+    Key("path", readers.read_text, '"policy.ledger"', "is the file of the ledger",
         excludes=(Beside("url", *_ONE_LEDGER), Beside("schema", *_ONE_LEDGER)),
         costs="nothing"),
-    Key("high_water", values.read_mark, '"/var/lib/dpquery/policy.mark"',
+    Key("high_water", readers.read_mark, '"/var/lib/dpquery/policy.mark"',
         "is the file by which an older copy of the ledger is noticed; false turns it off",
         costs="nothing; without it an older copy of the ledger would give budget back"),
-    Key("url", values.read_url, SERVER,
+    Key("url", readers.read_url, SERVER,
         "says where the ledger is; PGPASSWORD or ~/.pgpass say who may write it",
         costs="time: each charge waits for the server"),
-    Key("schema", values.read_schema, '"dpquery"', default="dpquery",
+    Key("schema", readers.read_schema, '"dpquery"', default="dpquery",
         says="is the schema of the PostgreSQL database in which the ledger stands",
         needs=(Beside("url", "files have no schemas.", f"url = {SERVER}"),),
         costs="nothing"),
@@ -271,57 +271,57 @@ _ONE_ROW = Beside("rows_per_unit", "rows_per_unit says that each unit has one ro
 _OF_UNITS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS,)}
 _OF_ROWS: dict[str, Any] = {"needs": (_UNIT,), "excludes": (_NOBODYS, _ONE_ROW)}
 TABLE = Group("[tables.people]", "A table that analysts may name.", (
-    Key("path", values.read_paths, '"people.parquet"',
+    Key("path", readers.read_paths, '"people.parquet"',
         "names the files that hold the rows, the folder of a Delta Lake or Iceberg table, or "
         "objects under s3://; paths start at the policy", costs="nothing"),
-    Key("format", values.read_format, '"csv"', **_OF_LINES, costs="nothing",
+    Key("format", readers.read_format, '"csv"', **_OF_LINES, costs="nothing",
         says="is how rows stand in the files, where their names do not end in it"),
-    Key("delimiter", values.read_delimiter, '";"', **_OF_LINES, costs="nothing",
+    Key("delimiter", readers.read_delimiter, '";"', **_OF_LINES, costs="nothing",
         says="parts the fields of a line of CSV: a comma, or a tab in .tsv, unless stated"),
-    Key("quote", values.read_quote, "\"'\"", **_OF_LINES, costs="nothing",
+    Key("quote", readers.read_quote, "\"'\"", **_OF_LINES, costs="nothing",
         says="stands around fields of CSV that hold delimiters: a double quote unless stated"),
-    Key("null", values.read_null, '"NA"', **_OF_LINES, costs="nothing",
+    Key("null", readers.read_null, '"NA"', **_OF_LINES, costs="nothing",
         says="is what stands for NULL in CSV: nothing at all unless stated"),
-    Key("fields", values.read_names, '["user_id", "age"]', **_OF_LINES, costs="nothing",
+    Key("fields", readers.read_names, '["user_id", "age"]', **_OF_LINES, costs="nothing",
         says="are the names of all fields of a line of CSV, where the first line has none"),
-    Key("database", values.read_text, '"people.duckdb"', costs="nothing",
+    Key("database", readers.read_text, '"people.duckdb"', costs="nothing",
         says="is a DuckDB or SQLite file with the table, or the URL of a PostgreSQL database, "
         "without a password"),
-    Key("table", values.read_text, '"people"', costs="nothing",
+    Key("table", readers.read_text, '"people"', costs="nothing",
         says="is the name of the table in that database, or of a view of a DuckDB file; "
         "sales.people is in the schema sales unless `schema` is stated"),
-    Key("schema", values.read_text, '"sales"', costs="nothing",
+    Key("schema", readers.read_text, '"sales"', costs="nothing",
         says="is the schema of the table in that database",
         needs=(Beside("table", "a schema holds several tables.", 'table = "people"'),)),
-    Key("public", values.read_flag, "true", default=False,
+    Key("public", readers.read_flag, "true", default=False,
         says="says that the table holds nobody's data and may be shown as it is",
         costs="privacy, all of it: every row can be shown"),
-    Key("privacy_unit_column", values.read_unit, '"user_id"', field="unit",
+    Key("privacy_unit_column", readers.read_unit, '"user_id"', field="unit",
         excludes=(_NOBODYS,),
         says="names whose presence is protected: all rows with one value, taken together, or "
         "with the same values in several columns",
         costs="privacy, where somebody can have two values: protected half as well"),
-    Key("unit_through", values.read_through, _WAY, field="through",
+    Key("unit_through", readers.read_through, _WAY, field="through",
         excludes=(_NOBODYS,
                   Beside("privacy_unit_column", "whose a row is stands in one place.")),
         says="names the table that says whose a row is: it is of every unit that has a row "
         "there with its key",
         costs="time: both tables are read, and joined"),
-    Key("privacy_unit_type", values.read_type, '"integer"', field="unit_type",
+    Key("privacy_unit_type", readers.read_type, '"integer"', field="unit_type",
         needs=(_COLUMN,), excludes=(_NOBODYS,),
         says="is the type of a unit column that is not listed, and so hidden from analysts",
         costs="nothing"),
-    Key("rows_per_unit", values.read_single, "1", field="single", default=False, **_OF_UNITS,
+    Key("rows_per_unit", readers.read_single, "1", field="single", default=False, **_OF_UNITS,
         says="declares that each unit has one row; the first scan verifies it",
         costs="time: the first scan counts the rows of units; noise is the least there is"),
-    Key("max_rows_contributed", values.read_rows, "20", **_OF_ROWS,
+    Key("max_rows_contributed", readers.read_rows, "20", **_OF_ROWS,
         says="is how many rows of one unit count; the noise is scaled to it",
         costs='noise: so many times that of one row; "auto" takes a fifth of the epsilon'),
-    Key("max_groups_contributed", values.read_count, "2", **_OF_ROWS,
+    Key("max_groups_contributed", readers.read_count, "2", **_OF_ROWS,
         says="is in how many groups one unit counts in full; the noise is scaled to it. Where "
         "nobody states it: as many as rows count, and 1 for DP_KEYS",
         costs="noise: so many times that of one group"),
-    Key("unique", values.read_names, '["region"]', default=(),
+    Key("unique", readers.read_names, '["region"]', default=(),
         says="promises that the values of these columns, taken together, occur once",
         needs=(Beside("public", "only a public table promises that its keys are unique.",
                       "public = true"),),
@@ -334,38 +334,38 @@ _PARTING = Kinds(frozenset({Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}),
 COLUMN = Group("[tables.people.columns]",
     'A column that analysts may name, as `age = { type = "integer", bounds = [0, 120] }`. '
     "What is not listed does not exist for them.", (
-    Key("type", values.read_type, '"integer"', public=True,
+    Key("type", readers.read_type, '"integer"', public=True,
         says="says which values the column can hold; it comes from the owner, not from rows",
         costs="nothing"),
-    Key("description", values.read_description, '"years since birth"', public=True,
+    Key("description", readers.read_description, '"years since birth"', public=True,
         described=True, says="tells analysts what the column means",
         costs="nothing"),
-    Key("bounds", values.read_bounds, "[0, 120]", known=("type",),
+    Key("bounds", readers.read_bounds, "[0, 120]", known=("type",),
         says="clamp values to a lowest and a highest, chosen without looking at the data",
-        kinds=Kinds(values.BOUNDED,
+        kinds=Kinds(readers.BOUNDED,
                     "only values that are clamped have bounds: numbers, dates and timestamps.",
                     "keys = [...]    lists the values that may be groups"),
         costs="noise: as wide as they are; values beyond them count as the ends"),
-    Key("max_length", values.count(values.TEXT_LONGEST), str(MAX_TEXT), default=MAX_TEXT,
+    Key("max_length", readers.count(readers.TEXT_LONGEST), str(MAX_TEXT), default=MAX_TEXT,
         says="is how many characters of a text count",
         kinds=Kinds(frozenset({Kind.TEXT}), "only a text has a length."),
         costs="time: texts are carried at this length"),
-    Key("keys", values.read_keys, '["eng", "ops"]', known=("type", "bounds", "max_length"),
+    Key("keys", readers.read_keys, '["eng", "ops"]', known=("type", "bounds", "max_length"),
         says="list the groups that may appear, whether or not the data has them",
         kinds=Kinds(frozenset(Kind) - {Kind.DOUBLE},
                     "two doubles can read alike, so they are no groups.",
                     'type = "integer"    where its values are whole numbers'),
         costs="nothing; each is a row of the answer, and noise hides rare ones"),
-    Key("grid", values.read_grid, "0.01", "is the step to whose multiples values are rounded",
+    Key("grid", readers.read_grid, "0.01", "is the step to whose multiples values are rounded",
         kinds=Kinds(frozenset({Kind.DOUBLE}), "only a double needs one."),
         costs="noise: values are rounded to it; a fine one takes time"),
-    Key("null_group", values.read_flag, "false", default=True,
+    Key("null_group", readers.read_flag, "false", default=True,
         says="says whether rows without a value are a group of their own",
         costs="nothing; false leaves out the rows without a value"),
-    Key("per_unit", values.read_per_unit, "true", kinds=_PARTING,
+    Key("per_unit", readers.read_per_unit, "true", kinds=_PARTING,
         says="lets each unit count in so many keys only, so that each key has a budget",
         costs="nothing, where it holds: rows of a unit's further keys do not count"),
-    Key("parts", values.read_flag, "true", default=False, field="parts_rows", kinds=_PARTING,
+    Key("parts", readers.read_flag, "true", default=False, field="parts_rows", kinds=_PARTING,
         says="divides the budget by key, for queries that weigh rows by the table",
         excludes=(Beside("per_unit", "a unit has rows of some of its parts, or of all."),),
         costs="noise: a unit's weight is shared among all its rows in the table"),

@@ -60,7 +60,8 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.sources.files import (
+from dpquery.policy.readers import PARTS_MAX, ascii_folded, read_name, read_url
+from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
     find_external,
@@ -80,7 +81,6 @@ from dpquery.policy.units import (
     undecided,
     with_ways,
 )
-from dpquery.policy.values import PARTS_MAX, ascii_folded, read_name, read_url
 
 
 def load_policy(path: str | Path, *, private: bool = True) -> Policy:

@@ -13,19 +13,12 @@ from typing import Any, NoReturn
 
 from dpquery.core.types import MOMENTS, Kind, Type
 from dpquery.errors import listed, nearest
-from dpquery.policy.document import (
-    Section,
-    Unfit,
-    contradiction,
-    dotted,
-    toml_key,
-    written,
-)
+from dpquery.policy.document import Section, Unfit, contradiction, dotted, toml_key, written
 from dpquery.policy.keys import TABLE
 from dpquery.policy.model import Column, Table, Through
-from dpquery.policy.names import own_words, person, refers_to
-from dpquery.policy.offers import NAME_IT, identifies, unit_line, unit_lines
-from dpquery.policy.values import ascii_folded, read_through
+from dpquery.policy.name_conventions import own_words, person, refers_to
+from dpquery.policy.readers import ascii_folded, read_through
+from dpquery.policy.unit_remedies import NAME_IT, identifies, unit_line, unit_lines
 
 UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DECIMAL, *MOMENTS})
 """Types whose values are equal exactly or not at all."""

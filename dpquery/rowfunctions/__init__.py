@@ -17,7 +17,7 @@ from dpquery.rowfunctions import (
     numeric,
     patterns,
     text,
-    zones,
+    time_zones,
 )
 from dpquery.rowfunctions.base import CALENDAR, RowFunction
 
@@ -38,7 +38,7 @@ FAMILIES: dict[str, tuple[RowFunction, ...]] = {
     "Patterns": patterns.FUNCTIONS,
     "Lists": lists.FUNCTIONS,
     "Dates and timestamps": dates.FUNCTIONS,
-    "Time zones": zones.FUNCTIONS,
+    "Time zones": time_zones.FUNCTIONS,
     "Conversions": casts.FUNCTIONS,
 }
 ALL: tuple[RowFunction, ...] = tuple(f for family in FAMILIES.values() for f in family)

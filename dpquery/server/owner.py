@@ -24,7 +24,7 @@ from dpquery.budget.limits import Standing
 from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss, decimal_text, exact_number
 from dpquery.core.source_text import visible
 from dpquery.database import Database
-from dpquery.editing.context import words_of
+from dpquery.editing.cursor_context import words_of
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, shown
 from dpquery.policy.model import Policy
 from dpquery.server.users import analysts_of

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol, TypeVar
 
-from dpquery.client.wire import dumps
+from dpquery.client.wire_format import dumps
 from dpquery.errors import Diagnostic, ScanFailed
 from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from dpquery.answer import Answer
-from dpquery.client.wire import arrow_bytes, dumps, loads
+from dpquery.client.wire_format import arrow_bytes, dumps, loads
 from dpquery.connecting import analyst_of
 from dpquery.core.source_text import Source
 from dpquery.database import Database

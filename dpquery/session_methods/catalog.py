@@ -23,7 +23,7 @@ from dpquery.budget.ledger.record import Record
 from dpquery.budget.ledger.report import COLUMNS, row
 from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched
-from dpquery.core.arrow import table_of
+from dpquery.core.arrow_columns import table_of
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.privacy_events import Event, Refined, releases
 from dpquery.core.source_text import Span
@@ -31,7 +31,7 @@ from dpquery.core.types import Type
 from dpquery.errors import nearest, refusal, shown
 from dpquery.functions.quantize import written_ends
 from dpquery.ir.expr import ColumnRef, Expr
-from dpquery.plan.parallel import every_part, parted
+from dpquery.plan.touched_parts import every_part, parted
 from dpquery.policy.keys import COLUMN
 from dpquery.policy.model import Column, Policy, Table, Through, Value
 from dpquery.rowfunctions.analysis.ranges import implied

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.limits import SHORT, root_below
-from dpquery.core.arrow import table_of
+from dpquery.core.arrow_columns import table_of
 from dpquery.core.privacy import NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.privacy_events import Event, Pure, Refined
 from dpquery.core.source_text import Source

@@ -22,7 +22,7 @@ from dpquery.answer import Answer
 from dpquery.client.link import ASKS
 from dpquery.core.source_text import visible, visible_lines
 from dpquery.display.formats import BINARY, FORMATS
-from dpquery.editing.context import Statement, statements
+from dpquery.editing.cursor_context import Statement, statements
 from dpquery.errors import DPQueryError, ExitCode, InternalError, ServerUnusable, internal
 from dpquery.shell.arguments import (
     TABLE,

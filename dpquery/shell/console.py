@@ -20,7 +20,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING
 
 from dpquery.core.source_text import visible, visible_lines, width
-from dpquery.editing.context import words_of
+from dpquery.editing.cursor_context import words_of
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from dpquery.core.privacy import exact_number
 from dpquery.display.formats import FORMATS
-from dpquery.editing.complete import Known, Suggestion, matching, signature, suggestions
-from dpquery.editing.context import statements
+from dpquery.editing.completion import Known, Suggestion, matching, signature, suggestions
+from dpquery.editing.cursor_context import statements
 from dpquery.errors import nearest
 from dpquery.errors import pages as codes
 from dpquery.functions import ALL, find, names

@@ -87,7 +87,7 @@ _QUERIES = (
 
 def demo(connect: Connect) -> int:
     """Ask the sample data each query, and print what comes back."""
-    from dpquery.policy.sources.files import copy_samples
+    from dpquery.policy.sources.paths import copy_samples
 
     with tempfile.TemporaryDirectory(prefix="dpquery-demo-") as place:
         with connect(str(copy_samples(Path(place) / "shown"))) as session:
@@ -135,7 +135,7 @@ def _answer(question: str) -> str:
 
 
 def _policy_init(options: Namespace) -> int:
-    from dpquery.engine.files import schemas_of
+    from dpquery.engine.file_checks import schemas_of
     from dpquery.policy.owner.draft import draft
 
     out = None if options.out is None else Path(options.out).absolute()
@@ -162,7 +162,7 @@ def _policy_init(options: Namespace) -> int:
 def _changed_files(policy: Policy) -> list[Finding]:
     """Find the tables of which no query is answered before their files are published."""
     from dpquery.budget.ledger.ledger import ledger_exists, open_ledger
-    from dpquery.engine.files import DataChanged, drifted
+    from dpquery.engine.file_checks import DataChanged, drifted
     from dpquery.policy.owner.check import Finding, Severity
 
     if not ledger_exists(policy.ledger):
@@ -177,7 +177,7 @@ def _changed_files(policy: Policy) -> list[Finding]:
 
 
 def _policy_check(options: Namespace) -> int:
-    from dpquery.engine.files import misfits_of, rows_of
+    from dpquery.engine.file_checks import misfits_of, rows_of
     from dpquery.policy.load import load_policy
     from dpquery.policy.owner.check import Severity, check
 

@@ -19,7 +19,7 @@ from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.source_text import visible
 from dpquery.display.charts import as_text
 from dpquery.display.formats import BINARY, FORMATS
-from dpquery.editing.context import Statement
+from dpquery.editing.cursor_context import Statement
 from dpquery.errors import DPQueryError
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing

@@ -30,8 +30,8 @@ from prompt_toolkit.styles import Style
 from rich.console import Console as RichConsole
 
 from dpquery.client.remote import AnySession
-from dpquery.editing.complete import Known, Suggestion, known_to, suggestions
-from dpquery.editing.context import LANGUAGE, Word, ended, words_of
+from dpquery.editing.completion import Known, Suggestion, known_to, suggestions
+from dpquery.editing.cursor_context import LANGUAGE, Word, ended, words_of
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
 from dpquery.shell.console import Terminal

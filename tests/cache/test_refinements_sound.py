@@ -18,7 +18,7 @@ from dpquery import dbapi
 from dpquery.cache import refine
 from dpquery.cache import release_keys as stored
 from dpquery.core.privacy_events import Pure, Refined
-from dpquery.engine import files as drift
+from dpquery.engine import file_checks as drift
 from dpquery.errors import BudgetRefused, ScanFailed
 from dpquery.session import Session
 from dpquery.shell.main import run_verb

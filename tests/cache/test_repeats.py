@@ -27,7 +27,7 @@ from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.mode_top_k import ModeRelease
 from dpquery.functions.order_statistics.quantile import OF_LISTS
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.shell.main import run_verb
 

@@ -17,7 +17,7 @@ from dpquery.cache.lookup import REPEATED
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source_text import Source
 from dpquery.execute import execute
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.main import run_verb
 from tests.tasks import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.arrow import column, table_of
+from dpquery.core.arrow_columns import column, table_of
 
 DECIMALS = st.builds(
     lambda code, scale: Decimal((int(code < 0), tuple(map(int, str(abs(code)))), -scale)),

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from dpquery.core.privacy import Loss
 from dpquery.core.source_text import Source, Span
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.load import load_policy

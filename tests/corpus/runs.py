@@ -35,7 +35,7 @@ from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Policy, PolicyBudget
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from tests.corpus import cases
 from tests.corpus.cases import Case

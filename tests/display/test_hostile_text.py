@@ -21,7 +21,7 @@ from dpquery.core.privacy import Loss
 from dpquery.core.source_text import width
 from dpquery.display.formats import BINARY, FORMATS
 from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.batch import say
 from dpquery.shell.console import Terminal
 from dpquery.shell.main import main

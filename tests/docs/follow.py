@@ -14,12 +14,12 @@ from dpquery.budget.ledger.charge import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy_events import encode
 from dpquery.core.source_text import Source, Span
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.table_sql import Place
 from dpquery.plan.plan import make_plan
 from dpquery.policy.load import load_policy
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 from dpquery.session import Session
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 
 EPSILONS = ("1", "0.1", "0.02")
 LEVEL = Fraction(95, 100)

@@ -12,7 +12,7 @@ import dpquery
 from dpquery import functions
 from dpquery.errors.pages import explain
 from dpquery.policy import keys
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.shell.arguments import _query_parser
 from dpquery.sql.bigquery import _OPTIONS, _STRATEGIES

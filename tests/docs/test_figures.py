@@ -12,7 +12,7 @@ import pytest
 
 from dpquery.core.zcdp import rho_below
 from dpquery.mechanisms.quantiles.base import likely_off
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 from tests.corpus.cases import planned
 from tests.docs import pages
 from tests.docs.pages import text_of

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from dpquery import connect
-from dpquery.engine.files import schemas_of
+from dpquery.engine.file_checks import schemas_of
 from dpquery.errors import QueryRefused
 from dpquery.policy.load import load_policy
 from dpquery.policy.owner.draft import draft

@@ -26,7 +26,7 @@ from dpquery.core.privacy import Loss
 from dpquery.core.source_text import Source
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.order_statistics.quantile import QuantileRelease
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 from dpquery.session import Session
 from tests.corpus import runs
 from tests.tasks import ROOT

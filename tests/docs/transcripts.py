@@ -9,7 +9,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.main import main
 from tests.docs.pages import BLOCK, PAGES, shape
 from tests.docs.store import make_store

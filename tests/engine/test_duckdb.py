@@ -11,10 +11,10 @@ import pytest
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import PINS, start
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.sources.duckdb_files import unplain_columns
-from dpquery.engine.files import fit_of
+from dpquery.engine.file_checks import fit_of
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column, DatabaseTable, Table
 from tests.worlds import World, policy_of, private_table, write

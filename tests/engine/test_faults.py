@@ -19,7 +19,7 @@ from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP
 from dpquery.engine import ENGINES, open_engine
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb import engine as private
+from dpquery.engine.duckdb import private_engine as private
 from dpquery.engine.duckdb import scan_sql as scan
 from dpquery.errors import InternalError, ScanFailed
 from dpquery.ir.measures import TableWeight, Weight
@@ -183,7 +183,7 @@ def test_a_type_that_does_not_widen_fails_whatever_the_query(
 
 def test_a_file_that_changes_during_the_scan_fails(engine, tmp_path: Path, monkeypatch):
     path = write(tmp_path / "t.parquet", unit=[1], x=[1])
-    module = importlib.import_module("dpquery.engine.files")
+    module = importlib.import_module("dpquery.engine.file_checks")
     taken = []
 
     def fingerprint(table: Table) -> object:

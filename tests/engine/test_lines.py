@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.engine import lines
+from dpquery.engine import text_lines
 from dpquery.engine.duckdb.sources.views import batches
-from dpquery.engine.lines import LONGEST, Lines
+from dpquery.engine.text_lines import LONGEST, Lines
 from dpquery.policy.model import Column, Csv, Files, Format, Json, Table
 
 TYPES = {
@@ -93,7 +93,7 @@ def test_halves_of_a_character_are_no_text_whatever_stands_below(
 def test_lines_are_the_same_whatever_is_read_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lines, "LONGEST", 20)
+    monkeypatch.setattr(text_lines, "LONGEST", 20)
     random, path = Random(7), tmp_path / "a.csv"
     for _ in range(300):
         given = [random.randbytes(random.choice([0, 3, 18, 19, 20, 21, 50])) for _ in range(9)]
@@ -101,7 +101,7 @@ def test_lines_are_the_same_whatever_is_read_at_a_time(
         given += [b"y" * random.randint(18, 23) + b"\r" + b"z" * random.randint(0, 2)]
         path.write_bytes(b"\n".join(given) + b"\n")
         for block in (1, 2, 7, 64, 2**20):
-            monkeypatch.setattr(lines, "BLOCK", block)
+            monkeypatch.setattr(text_lines, "BLOCK", block)
             read = [
                 line
                 for batch in Lines([path], header=False)._batches()

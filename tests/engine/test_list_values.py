@@ -11,7 +11,7 @@ import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.policy.model import Bounds, Column
 from tests.oracle.engine import PythonEngine

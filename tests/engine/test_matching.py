@@ -13,9 +13,9 @@ from time import process_time
 import pytest
 
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, Kind, Type
-from dpquery.engine.duckdb import engine as of_engine
+from dpquery.engine.distinct_matching import OF_PAIR, OF_UNIT, Slots
+from dpquery.engine.duckdb import private_engine as of_engine
 from dpquery.engine.duckdb.connection import memory_of, start
-from dpquery.engine.matching import OF_PAIR, OF_UNIT, Slots
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column
 from tests.oracle.told import placed_with_units

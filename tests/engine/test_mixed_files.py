@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.sources.views import rows_sql
-from dpquery.engine.files import require_fit
+from dpquery.engine.file_checks import require_fit
 from dpquery.policy.load import load_policy
 from tests.oracle.engine import PythonEngine
 from tests.worlds import integers, planned, private_table, receipt_for

@@ -15,8 +15,8 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Bounds, Column
 from dpquery.sql.binder import bind

@@ -10,7 +10,7 @@ import pytest
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import start
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import quoted, stored
 from dpquery.engine.duckdb.sources.duckdb_files import schemas_in_file, unplain_columns
 from dpquery.errors import ScanFailed

@@ -38,7 +38,7 @@ from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.sources.views import attach, define, view_name
 from dpquery.engine.duckdb.table_sql import Place
-from dpquery.engine.files import fingerprint
+from dpquery.engine.file_checks import fingerprint
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.engine.files import schemas_of
+from dpquery.engine.file_checks import schemas_of
 from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import External

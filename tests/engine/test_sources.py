@@ -14,9 +14,9 @@ import pytest
 import dpquery
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.duckdb.sources.views import own_rows_sql, rows_sql
-from dpquery.engine.files import fingerprint
+from dpquery.engine.file_checks import fingerprint
 from dpquery.policy.model import Column, DatabaseTable, Files, Parquet, Table
-from dpquery.policy.sources.files import find_files
+from dpquery.policy.sources.paths import find_files
 
 COLUMNS = {name: Column(name, type_) for name, type_ in (("i", INTEGER), ("k", TEXT))}
 

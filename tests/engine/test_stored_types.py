@@ -18,8 +18,8 @@ import pytest
 
 import dpquery
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.files import require_fit
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.file_checks import require_fit
 from dpquery.ir.measures import Candidates, Histogram
 from dpquery.policy.load import load_policy
 from tests.oracle.engine import PythonEngine

@@ -21,9 +21,9 @@ import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import DATE, TEXT, Kind, Type
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.sources.views import unit_code
-from dpquery.engine.files import misfits_of, rows_of
+from dpquery.engine.file_checks import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Files, Policy, Table

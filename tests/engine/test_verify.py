@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import text
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import FUNCTIONS, Rehearsal, Verifier, parsed, shape_of

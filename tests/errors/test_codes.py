@@ -6,7 +6,7 @@ import pytest
 
 import dpquery
 from dpquery.errors.pages import documents, explain, pages
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.tasks import GENERATED, ROOT
 
 CODES = [page.code for page in pages()]

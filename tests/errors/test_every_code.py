@@ -27,15 +27,15 @@ from dpquery.budget.ledger import ledger
 from dpquery.budget.ledger.charge import Ceilings
 from dpquery.budget.ledger.errors import missing
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.client.wire import loads
+from dpquery.client.wire_format import loads
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.database import Database
-from dpquery.engine.duckdb import postprocessor as public
+from dpquery.engine.duckdb import public_engine as public
 from dpquery.errors import DPQueryError, ScanFailed
 from dpquery.errors.pages import pages
 from dpquery.mechanisms import randomness
 from dpquery.policy.load import load_policy
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.server.frames import Request
 from dpquery.server.users import Users
 from dpquery.server.worker import Worker

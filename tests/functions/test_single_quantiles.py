@@ -16,7 +16,7 @@ from dpquery.functions.order_statistics.quantile import (
     QuantileRelease,
 )
 from dpquery.mechanisms import SmoothQuantile, rank_range
-from dpquery.plan.parallel import require_groups
+from dpquery.plan.touched_parts import require_groups
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.interface.door import Door
 
 

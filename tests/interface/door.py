@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.server.frames import Reply
 from dpquery.server.postgres.door import PostgresDoor
 from dpquery.server.service import Client, Service, Settings

@@ -23,7 +23,7 @@ from dpquery.errors import (
 from dpquery.functions.base import WEIGHT_SCALE
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.session_methods.above_threshold import StreamState, start_stream
 from tests.corpus.cases import planned

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dpquery
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 
 SECRET = "Ann Secret"
 ROW = {"name": SECRET, "age": 4711}

@@ -13,7 +13,7 @@ import dpquery
 from dpquery.answer import Answer
 from dpquery.core.source_text import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session_methods.builder import Query
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import planned

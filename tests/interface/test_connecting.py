@@ -11,7 +11,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.tasks import ROOT
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) FROM staff"

@@ -15,7 +15,7 @@ import pytest
 
 import dpquery
 from dpquery import dbapi
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 
 COUNT = "SELECT DP_COUNT(*, eps=?) AS n FROM staff WHERE age >= ?"
 BY_DEPT = "SELECT dept, DP_COUNT(*, eps=?) AS n FROM staff GROUP BY dept"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpquery import connect
 from dpquery.answer import Guarantee
 from dpquery.core.privacy import Loss, Neighbours
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 
 
 def of(epsilon: object, delta: object = 0) -> Guarantee:

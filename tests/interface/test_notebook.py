@@ -10,7 +10,7 @@ import pytest
 
 import dpquery
 from dpquery.notebook import load_ipython_extension
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 
 COUNT = "SELECT DP_COUNT(*, eps=0.5) AS n FROM staff WHERE dept = :dept AND age >= $least;\n"
 

@@ -13,8 +13,8 @@ import pytest
 import dpquery
 from dpquery.connecting import PRACTICE
 from dpquery.policy.load import load_policy
-from dpquery.policy.made_up import MOST_ROWS, UNITS
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.practice_rows import MOST_ROWS, UNITS
+from dpquery.policy.sources.paths import sample_directory
 from dpquery.shell.main import main
 from tests import ways
 

@@ -22,7 +22,7 @@ from dpquery.errors import (
 )
 from dpquery.execute import Payer
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 import dpquery
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 
 QUERIES = [

@@ -75,7 +75,7 @@ def test_what_was_answered_takes_the_same_way_and_is_not_read_again(session: Ses
     found = entered(session, QUERY)
     assert [STAGES[one] for one in found if one in STAGES] == list(STAGES.values())
     assert ("release.py", "release") not in found
-    assert ("engine/duckdb/engine.py", "DuckDBEngine.open") not in found
+    assert ("engine/duckdb/private_engine.py", "DuckDBEngine.open") not in found
 
 
 def test_the_text_of_a_scan_is_written_once(session: Session):

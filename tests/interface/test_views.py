@@ -13,7 +13,7 @@ import dpquery
 from dpquery import dbapi
 from dpquery.core.source_text import Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.sql.views import MOST_VIEWS
 from tests.tasks import ROOT

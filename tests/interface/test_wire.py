@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.answer import Answer
-from dpquery.client.wire import dumps, loads
+from dpquery.client.wire_format import dumps, loads
 from dpquery.core.types import INTEGER
 from dpquery.database import Database
 from dpquery.errors import InternalError, QueryRefused, ScanFailed

@@ -30,7 +30,7 @@ from dpquery.budget.ledger.attempts import (
 from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.cache import lookup
-from dpquery.engine.duckdb import postprocessor as public
+from dpquery.engine.duckdb import public_engine as public
 from dpquery.errors import BudgetRefused, DPQueryError, ScanFailed
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, BOB, ROOT, limits, open_at, pure, start

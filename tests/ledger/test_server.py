@@ -19,7 +19,7 @@ from dpquery.budget.ledger.ledger import ledger_exists
 from dpquery.budget.ledger.postgres import Postgres
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
 from dpquery.policy.model import LedgerSettings, Server
-from dpquery.policy.sources.files import copy_samples, sample_directory
+from dpquery.policy.sources.paths import copy_samples, sample_directory
 from dpquery.shell.main import main
 from tests.ledger.helpers import ALICE, limits, open_at, pure, spent
 from tests.ledger.server import PostgresServer

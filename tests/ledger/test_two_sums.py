@@ -10,7 +10,7 @@ import pytest
 
 import dpquery
 from dpquery.core.zcdp import epsilon_above
-from dpquery.policy.sources.files import copy_samples, sample_directory
+from dpquery.policy.sources.paths import copy_samples, sample_directory
 from dpquery.session import Session
 from tests.samples import edit, sample_policy
 

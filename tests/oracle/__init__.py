@@ -8,7 +8,7 @@ it to the engines, as `python`.
 from __future__ import annotations
 
 from dpquery.engine.base import Engine, FaultLog, PublicRows
-from dpquery.engine.files import Watch
+from dpquery.engine.file_checks import Watch
 from dpquery.policy.model import Policy
 from tests.oracle.engine import PythonEngine
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
-from dpquery.engine.files import (
+from dpquery.engine.file_checks import (
     DataChanged,
     Fingerprint,
     TableStates,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpquery.core.types import Kind, Type, decimal_value
-from dpquery.engine.files import DataChanged
+from dpquery.engine.file_checks import DataChanged
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.rowfunctions.base import Value
 from dpquery.rowfunctions.evaluate import constant, settled

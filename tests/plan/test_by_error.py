@@ -20,8 +20,8 @@ from dpquery import BudgetRefused, QueryRefused, connect
 from dpquery.functions.base import Facts, Release
 from dpquery.ir.query import Call, Contribution, Wanted
 from dpquery.mechanisms import DiscreteLaplace
-from dpquery.plan.by_error import digits_below, least, priced
-from dpquery.policy.sources.files import copy_samples
+from dpquery.plan.epsilon_for_error import digits_below, least, priced
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from tests.functions.tables import ADD_REMOVE, ALONE, SUBSTITUTE, call, column, plan
 from tests.mechanisms.laws import pmf_vector

@@ -15,7 +15,7 @@ from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import PolicyInvalid
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Contribution
-from dpquery.plan.cuts import notes_of
+from dpquery.plan.answer_notes import notes_of
 from dpquery.plan.explain import explain
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Column

@@ -8,7 +8,7 @@ import pytest
 
 from dpquery.budget.accountant import basic
 from dpquery.ir.measures import Weight
-from dpquery.plan.cuts import notes_of
+from dpquery.plan.answer_notes import notes_of
 from tests.corpus.cases import planned, refusal
 
 WORDING = [

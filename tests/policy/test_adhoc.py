@@ -32,7 +32,7 @@ from dpquery.policy import adhoc
 from dpquery.policy.adhoc import adhoc_policy
 from dpquery.policy.model import Bounds, Files
 from dpquery.policy.sources import schema
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 
 FIELDS = {
     "user_id": pa.int64(),

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.engine.files import schemas_of
+from dpquery.engine.file_checks import schemas_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.owner.draft import draft as drafted
-from dpquery.policy.sources.files import sample_directory
+from dpquery.policy.sources.paths import sample_directory
 
 UNIT = 'privacy_unit_column = "?"'
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import dpquery
 from dpquery.core.types import BOOLEAN, INTEGER, TEXT
-from dpquery.engine.files import misfits_of, schemas_of
+from dpquery.engine.file_checks import misfits_of, schemas_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
-from dpquery.policy.names import entity, person, refers_to, words
+from dpquery.policy.name_conventions import entity, person, refers_to, words
 from dpquery.policy.owner.draft import draft
 from dpquery.policy.sources.schema import Schema
 

@@ -17,10 +17,10 @@ import pytest
 
 import dpquery
 from dpquery.database import Database
-from dpquery.engine.files import about_bytes
+from dpquery.engine.file_checks import about_bytes
 from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.shell.main import run_verb
 

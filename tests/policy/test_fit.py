@@ -17,7 +17,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import PolicyInvalid, QueryRefused, ScanFailed
-from dpquery.policy.sources.footers import footer
+from dpquery.policy.sources.parquet_footers import footer
 from dpquery.shell.main import main
 
 POLICY = """\

@@ -17,7 +17,7 @@ from dpquery.cache.privacy_scope import promise_of
 from dpquery.core import privacy, privacy_events, types
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.plan.parallel import every_part
+from dpquery.plan.touched_parts import every_part
 from dpquery.policy import model
 from dpquery.policy.model import (
     Bounds,

@@ -8,12 +8,12 @@ import pytest
 
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import execute
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy, ScanLimits
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 
 
 def policy(tmp_path: Path, *lines: str) -> Policy:

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, Type
-from dpquery.policy import keys, values
+from dpquery.policy import keys, readers
 from dpquery.policy.document import Unfit
 from dpquery.policy.keys import COLUMN, GROUPS, LIMITS, TABLE, Group, Key
 from dpquery.policy.model import Bounds, Column, Csv, ScanLimits, Table
@@ -81,8 +81,8 @@ def test_what_is_refused_is_offered_as_it_could_be_meant(
 
 
 def test_a_float_is_read_by_its_repr_and_a_bool_is_no_number() -> None:
-    assert values.read_delta(0.1) == Fraction(1, 10)
+    assert readers.read_delta(0.1) == Fraction(1, 10)
     third = Fraction(1, 3)
-    assert values.read_bounds([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
+    assert readers.read_bounds([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
     with pytest.raises(Unfit, match="must be a number from 0 to below 1, not true"):
-        values.read_delta(True)
+        readers.read_delta(True)

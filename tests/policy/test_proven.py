@@ -16,13 +16,13 @@ import pytest
 
 import dpquery
 from dpquery.core.types import INTEGER
-from dpquery.engine.duckdb import engine
+from dpquery.engine.duckdb import private_engine
 from dpquery.engine.duckdb.connection import execute
-from dpquery.engine.files import Fingerprint, _bytes, claim_of, fingerprint
+from dpquery.engine.file_checks import Fingerprint, _bytes, claim_of, fingerprint
 from dpquery.errors import ScanFailed
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Csv, Files, Frame, Through
-from dpquery.policy.sources import footers
+from dpquery.policy.sources import parquet_footers
 from dpquery.shell.main import run_verb
 
 POLICY = """
@@ -72,8 +72,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append("t")
         return execute(connection, sql)
 
-    monkeypatch.setattr(engine, "execute", noted)
-    monkeypatch.setattr(footers, "SETTLED", -(10**12))
+    monkeypatch.setattr(private_engine, "execute", noted)
+    monkeypatch.setattr(parquet_footers, "SETTLED", -(10**12))
     return found
 
 
@@ -142,7 +142,7 @@ def test_what_does_not_hold_fails_in_the_same_words_each_time(policy: Path, coun
 def test_files_that_change_while_they_are_counted_are_counted_again(
     policy: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    count = engine.execute
+    count = private_engine.execute
 
     def and_written(connection: duckdb.DuckDBPyConnection, sql: str) -> object:
         found = count(connection, sql)
@@ -150,7 +150,7 @@ def test_files_that_change_while_they_are_counted_are_counted_again(
         return found
 
     with monkeypatch.context() as patched, dpquery.connect(policy) as session:
-        patched.setattr(engine, "execute", and_written)
+        patched.setattr(private_engine, "execute", and_written)
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
     asked(policy)
@@ -161,7 +161,7 @@ def test_files_that_were_just_changed_are_counted_again(
     policy: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     """Two states within one tick of the clock could not be told apart."""
-    monkeypatch.setattr(footers, "SETTLED", 10**15)
+    monkeypatch.setattr(parquet_footers, "SETTLED", 10**15)
     asked(policy)
     asked(policy)
     assert counted == ["t", "t"]

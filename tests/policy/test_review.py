@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.engine.files import misfits_of, rows_of
+from dpquery.engine.file_checks import misfits_of, rows_of
 from dpquery.policy.load import load_policy
 from dpquery.policy.owner.review import OWNERS, Review, promise, review
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.main import main
 
 UNITS, ROWS = 200, 83

@@ -25,7 +25,7 @@ import pytest
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, INTEGER, TEXT
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.ir import sensitivity as claims
 from dpquery.ir.measures import CountUnits, Measure, UnitTotals, Weight
 from dpquery.policy.model import Bounds, Column, Policy

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source_text import Source
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.ir import relations as extent
 from dpquery.ir.relations import Relation, columns_in, extent_of, walk

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import TEXT
 from dpquery.engine.base import Engine, FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.ir.measures import Candidates
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import Policy

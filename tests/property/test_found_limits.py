@@ -19,7 +19,7 @@ from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.errors import QueryRefused
 from dpquery.functions.bounds_search import LIMITS, RowSearchRelease
 from dpquery.ir import relations as extent

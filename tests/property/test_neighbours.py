@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import Policy

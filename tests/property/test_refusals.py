@@ -23,7 +23,7 @@ import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.engine.base import Exact
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused
 from dpquery.policy.model import Policy
 from dpquery.session import Session

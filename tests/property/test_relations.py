@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent
 from dpquery.plan.plan import Plan

@@ -13,7 +13,7 @@ import dpquery
 from dpquery.core.source_text import Source
 from dpquery.engine.base import Exact
 from dpquery.errors import ScanFailed
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from tests.tasks import ROOT
 

@@ -31,11 +31,11 @@ from hypothesis import strategies as st
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import EPOCH
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.files import require_fit
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.file_checks import require_fit
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Frame, Policy
-from dpquery.policy.sources.frames import read_frame
+from dpquery.policy.sources.data_frames import read_frame
 from tests.neighbours import drawn, require_bounded_move
 from tests.oracle.engine import PythonEngine
 from tests.worlds import planned

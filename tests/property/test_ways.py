@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
-from dpquery.engine.duckdb.engine import DuckDBEngine
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.table_sql import Place
 from dpquery.errors import QueryRefused

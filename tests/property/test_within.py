@@ -16,7 +16,7 @@ import pytest
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.source_text import Source
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.ir.relations import columns_in
 from dpquery.policy.model import Policy
 from dpquery.sql.binder import bind

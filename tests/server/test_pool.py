@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.client.wire import arrow_table, loads
+from dpquery.client.wire_format import arrow_table, loads
 from dpquery.policy.load import load_policy
 from dpquery.server.catalogue.client import TwinSettings
 from dpquery.server.catalogue.schema import shown_tables

@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from dpquery.client.wire import arrow_bytes, dumps, loads
+from dpquery.client.wire_format import arrow_bytes, dumps, loads
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.types import Kind
 from dpquery.server import frames, worker

@@ -17,7 +17,7 @@ import dpquery
 from dpquery.core.privacy import NO_LOSS
 from dpquery.errors.pages import explain
 from dpquery.functions import ALL
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.console import Terminal, fitted
 from dpquery.shell.dot_commands import COMMANDS, take
 from dpquery.shell.prompt import Desk

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery.editing.complete import Column, known_to, suggestions
-from dpquery.editing.context import words_of
+from dpquery.editing.completion import Column, known_to, suggestions
+from dpquery.editing.cursor_context import words_of
 from dpquery.functions import ALL, names
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell.dot_commands import COMMANDS, suggested
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.engine.files import schemas_of
+from dpquery.engine.file_checks import schemas_of
 from dpquery.policy.load import load_policy
 from dpquery.policy.owner.draft import draft
 from dpquery.shell.arguments import UsageError

@@ -18,8 +18,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpquery
-from dpquery.editing.complete import suggestions
-from dpquery.policy.sources.files import copy_samples
+from dpquery.editing.completion import suggestions
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell import main as interactive
 from dpquery.shell.main import main
 from dpquery.shell.repl import BAR, QueryLexer, Repl, Suggesting, _cells, history_file

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.shell.slow import slow_policy
 from tests.shell.test_repl import without_noise
 from tests.tasks import ROOT

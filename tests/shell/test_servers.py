@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell import batch
 from dpquery.shell.main import main
 from tests.docs.pages import shape

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.editing.context import statements
+from dpquery.editing.cursor_context import statements
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from dpquery.core.privacy import Ceiling
 from dpquery.errors.pages import explain
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell import main as demo
 from dpquery.shell.batch import open_session
 from dpquery.shell.main import main

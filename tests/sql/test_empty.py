@@ -10,7 +10,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 
 COUNT = "SELECT DP_COUNT(*, eps=0.001) FROM staff"

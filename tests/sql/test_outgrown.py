@@ -8,7 +8,7 @@ import pytest
 
 from dpquery.errors import PlanRefused
 from dpquery.ir.relations import MOST_PAIRS, Extent, extent_of
-from dpquery.plan.cuts import notes_of
+from dpquery.plan.answer_notes import notes_of
 from dpquery.sql.bind import scope
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.size_limits import (

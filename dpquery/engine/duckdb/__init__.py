@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dpquery.engine.base import Engine, FaultLog, PublicRows
-from dpquery.engine.duckdb.engine import DuckDBEngine
-from dpquery.engine.duckdb.postprocessor import PublicEngine
-from dpquery.engine.files import Watch
+from dpquery.engine.duckdb.private_engine import DuckDBEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
+from dpquery.engine.file_checks import Watch
 from dpquery.policy.model import Policy
 
 __all__ = ["DuckDBEngine", "PublicEngine", "start"]

@@ -26,7 +26,7 @@ from dpquery.engine.duckdb.group_keys_sql import enumerated, listed, no_key, sho
 from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.sources.views import own_rows_sql
 from dpquery.engine.duckdb.table_sql import COUNTED, UNIT, Place, clamped, held_name, kept_key
-from dpquery.engine.files import Fingerprint
+from dpquery.engine.file_checks import Fingerprint
 from dpquery.ir.expr import columns_of
 from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Scan, columns_read

@@ -21,7 +21,7 @@ from dpquery.engine.base import by_chance
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.scan_sql import ScanSQL
 from dpquery.engine.duckdb.verify import Verifier
-from dpquery.engine.files import TableStates, require_unchanged
+from dpquery.engine.file_checks import TableStates, require_unchanged
 from dpquery.ir.measures import Candidates, GroupRequest, Histogram, Told
 from dpquery.mechanisms.samplers import Integers
 from dpquery.rowfunctions.base import scalar

@@ -23,7 +23,7 @@ from dpquery.engine.duckdb.expr_sql import (
     settled,
 )
 from dpquery.engine.duckdb.quoting import duckdb_name, quoted
-from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, element_of
+from dpquery.engine.duckdb.sources.stored_columns_sql import ELEMENT, element_of
 from dpquery.engine.duckdb.sources.views import view_name
 from dpquery.ir.expr import ColumnRef, Compare, Expr, Literal
 from dpquery.ir.relations import Filter, Relation, TableScan

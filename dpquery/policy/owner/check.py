@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from dpquery.core.arrow import arrow_type
-from dpquery.core.arrow import column as arrow_column
+from dpquery.core.arrow_columns import arrow_type
+from dpquery.core.arrow_columns import column as arrow_column
 from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
-from dpquery.policy.owner.links import lacking, names_of, owners, shared
+from dpquery.policy.owner.table_links import lacking, names_of, owners, shared
 from dpquery.policy.sources.schema import (
     Misfit,
     Schema,

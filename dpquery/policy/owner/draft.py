@@ -15,8 +15,16 @@ from pathlib import Path
 from dpquery.core.source_text import visible
 from dpquery.core.types import Kind, Type
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
-from dpquery.policy.names import FREE, GROUP, PERSONS, entity, own_words, person, refers_to
-from dpquery.policy.owner.found import Databases, FoundTable, find_tables
+from dpquery.policy.name_conventions import (
+    FREE,
+    GROUP,
+    PERSONS,
+    entity,
+    own_words,
+    person,
+    refers_to,
+)
+from dpquery.policy.owner.find_tables import Databases, FoundTable, find_tables
 from dpquery.policy.units import UNDECIDED, UNIT_KINDS, likely_units
 
 _ASKED = f'"{UNDECIDED}"'

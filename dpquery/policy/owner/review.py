@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpquery.core.arrow import arrow_type
+from dpquery.core.arrow_columns import arrow_type
 from dpquery.core.privacy import EPSILON_MIN, decimal_text
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.policy.owner.check import Finding, Misfits, Rows, Severity, check
-from dpquery.policy.owner.links import owners
+from dpquery.policy.owner.table_links import owners
 
 LEVEL = Fraction(95, 100)
 PARTS = 10

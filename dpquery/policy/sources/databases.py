@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.model import External
-from dpquery.policy.sources.footers import SETTLED
+from dpquery.policy.sources.parquet_footers import SETTLED
 from dpquery.policy.sources.snapshots import (
     LONGEST,
     UNCUT,

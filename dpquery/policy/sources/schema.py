@@ -45,13 +45,13 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
+from dpquery.policy.readers import ascii_folded, read_name
+from dpquery.policy.sources.arrow_timestamps import partial as partial_type
+from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.files import as_parquet, is_database
-from dpquery.policy.sources.footers import Footer, footer, seen
-from dpquery.policy.sources.headers import fields_of, likely_delimiter
-from dpquery.policy.sources.moments import partial as partial_type
+from dpquery.policy.sources.parquet_footers import Footer, footer, seen
+from dpquery.policy.sources.paths import as_parquet, is_database
 from dpquery.policy.sources.snapshots import Unreadable
-from dpquery.policy.values import ascii_folded, read_name
 
 
 @dataclass(frozen=True, slots=True)

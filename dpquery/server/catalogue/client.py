@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpquery.client.wire import arrow_table, dumps
+from dpquery.client.wire_format import arrow_table, dumps
 from dpquery.errors import DPQueryError
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue.faults import failed, too_long, unsupported

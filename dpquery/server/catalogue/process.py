@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from dpquery.client.wire import arrow_bytes, loads
+from dpquery.client.wire_format import arrow_bytes, loads
 from dpquery.server.catalogue.faults import Refused, failed, unsupported
 from dpquery.server.catalogue.schema import from_json
 from dpquery.server.catalogue.twin import Broken, Twin

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dpquery.client.wire import arrow_table
+from dpquery.client.wire_format import arrow_table
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.pool import Ticket
 from dpquery.server.postgres import calls

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpquery.client.wire import loads
+from dpquery.client.wire_format import loads
 from dpquery.server.postgres.messages import Refused
 
 SCHEMA = pa.schema([("reply", pa.binary())])

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from dpquery.core.arrow import arrow_type
+from dpquery.core.arrow_columns import arrow_type
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import NameRefused
 from dpquery.policy.model import Policy

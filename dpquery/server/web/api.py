@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source_text import Source, Span, visible
-from dpquery.editing.complete import column_of, suggestions
+from dpquery.editing.completion import column_of, suggestions
 from dpquery.errors import DPQueryError
 from dpquery.server.frames import OWNER_CALLS, Fault, Reply
 from dpquery.server.pool import FAILED, Ticket

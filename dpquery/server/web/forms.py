@@ -17,7 +17,7 @@ import pyarrow as pa
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS, decimal_text
 from dpquery.core.source_text import visible
-from dpquery.editing.context import words_of
+from dpquery.editing.cursor_context import words_of
 from dpquery.errors import DPQueryError, internal
 from dpquery.plan.explain import Explanation
 from dpquery.session import Budget

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from dpquery.editing.complete import Known
+from dpquery.editing.completion import Known
 from dpquery.server.pool import Ticket
 from dpquery.server.scram import Verifier
 from dpquery.server.service import Client, Service

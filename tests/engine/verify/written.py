@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.duckdb.column_cache import wanted_columns
-from dpquery.engine.duckdb.postprocessor import PublicEngine
+from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
 from dpquery.engine.duckdb.table_sql import Place
 from dpquery.engine.duckdb.verify import foreseen

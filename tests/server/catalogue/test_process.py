@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpquery.client.wire import arrow_table
+from dpquery.client.wire_format import arrow_table
 from dpquery.policy.model import Policy
 from dpquery.server.catalogue import Catalogue, client
 from dpquery.server.frames import Fault

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpquery.client.wire import arrow_bytes
+from dpquery.client.wire_format import arrow_bytes
 from dpquery.server.catalogue.client import Catalogue
 from dpquery.server.frames import Fault, Reply
 from dpquery.server.postgres.connection import Limits
@@ -115,7 +115,7 @@ class Served(Reached):
 
     def spent(self, user: str = "alice") -> list[dict[str, Any]]:
         """Return the charges of somebody, as the ledger has them."""
-        from dpquery.client.wire import arrow_table
+        from dpquery.client.wire_format import arrow_table
         from dpquery.server.service import Client
 
         reply = self.run(lambda: self.service.ask(Client(user), "ledger"))

@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from dpquery.client.wire import dumps, loads
+from dpquery.client.wire_format import dumps, loads
 from tests.server.postgres.served import ALICE, BOB, KINDS, Served
 
 GROUPS = "SELECT dept, DP_COUNT(*, eps=0.5) AS n FROM staff GROUP BY dept ORDER BY dept"

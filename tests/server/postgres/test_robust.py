@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.client.wire import arrow_bytes
+from dpquery.client.wire_format import arrow_bytes
 from dpquery.server.frames import Reply
 from tests.server.postgres.raw import Raw, message
 from tests.server.postgres.served import KINDS, Served, served

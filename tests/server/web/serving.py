@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users
 from dpquery.server.web.door import WebDoor

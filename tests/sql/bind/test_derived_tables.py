@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.engine.duckdb import postprocessor
+from dpquery.engine.duckdb import public_engine
 from dpquery.errors import PlanRefused
 from dpquery.ir.relations import PublicJoin, walk
 from dpquery.plan.plan import Plan
@@ -77,16 +77,16 @@ def test_a_join_with_it_counts_as_one_with_the_public_table(session: Session):
 
 def test_tables_that_others_have_followed_are_made_again(session: Session):
     query = f"{COUNT} CROSS JOIN (SELECT {{}} AS x) c WHERE v.minutes > c.x"
-    for x in (*range(postprocessor.MOST_DERIVED + 2), 0):
+    for x in (*range(public_engine.MOST_DERIVED + 2), 0):
         session.sql(query.format(x), refresh=True)
     public = session._public
     tables = public._connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
-    assert tables == [(postprocessor.MOST_DERIVED + 1,)]
+    assert tables == [(public_engine.MOST_DERIVED + 1,)]
     assert not any("made" in map(str, key) for key in public.facts)
 
 
 def test_what_is_too_large_is_refused_before_it_is_charged(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(postprocessor, "LARGEST_DERIVED", 20)
+    monkeypatch.setattr(public_engine, "LARGEST_DERIVED", 20)
     with pytest.raises(PlanRefused, match="makes too much of public tables") as refused:
         planned(
             f"{COUNT} JOIN (SELECT region, zone || zone AS z FROM regions) c USING (region)"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import basic
 from dpquery.core.privacy_events import Gaussian
-from dpquery.plan.cuts import notes_of
+from dpquery.plan.answer_notes import notes_of
 from tests.corpus.cases import planned, refusal
 
 KEYS = ("dept", "remote", "age // 10", "year(hired)")

@@ -12,7 +12,7 @@ import dpquery
 from dpquery.errors import QueryRefused
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from tests.worlds import planned
 

@@ -13,7 +13,7 @@ from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import QueryRefused, RuleRefused
 from dpquery.ir.relations import Filter, PublicJoin
 from dpquery.policy.model import Bounds, Column, Policy, Table
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from tests.corpus import cases
 from tests.corpus.cases import refusal
 from tests.samples import edit

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpquery
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from tests.corpus.cases import planned
 

@@ -11,7 +11,7 @@ import pytest
 import dpquery
 from dpquery.cache import lookup
 from dpquery.core.source_text import Source
-from dpquery.engine.duckdb import postprocessor as public
+from dpquery.engine.duckdb import public_engine as public
 from dpquery.errors import PlanRefused, ScanFailed
 from dpquery.session import Session
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN

@@ -8,7 +8,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import QueryRefused
-from dpquery.policy.sources.files import copy_samples
+from dpquery.policy.sources.paths import copy_samples
 
 COUNT = "DP_COUNT(*, eps=0.1, max_rows_contributed=1)"
 

@@ -34,8 +34,8 @@ from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.sources.row_wise import collated, plan_of, types_of, why_not
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Column, DatabaseTable, Table
+from dpquery.policy.readers import read_name
 from dpquery.policy.sources.schema import Found, Misfit, Schema, compare, fitted, schema_from
-from dpquery.policy.values import read_name
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Types of which every value is a BIGINT."""

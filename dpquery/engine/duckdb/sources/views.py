@@ -23,9 +23,9 @@ from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.sources.duckdb_files import stored_fitted, stored_misfits
 from dpquery.engine.duckdb.sources.lines_sql import csv_rows, json_rows
-from dpquery.engine.duckdb.sources.stored_sql import ELEMENT, place_of, stored_sql
-from dpquery.engine.files import DataChanged, Fingerprint, fingerprint, require_unchanged
-from dpquery.engine.lines import Lines
+from dpquery.engine.duckdb.sources.stored_columns_sql import ELEMENT, place_of, stored_sql
+from dpquery.engine.file_checks import DataChanged, Fingerprint, fingerprint, require_unchanged
+from dpquery.engine.text_lines import Lines
 from dpquery.policy.model import (
     Column,
     Csv,
@@ -37,8 +37,9 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
+from dpquery.policy.readers import ascii_folded
+from dpquery.policy.sources.arrow_timestamps import MomentsOfFiles, total_batches
 from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.moments import MomentsOfFiles, total_batches
 from dpquery.policy.sources.schema import (
     Misfit,
     Schema,
@@ -49,7 +50,6 @@ from dpquery.policy.sources.schema import (
     seen_schema,
 )
 from dpquery.policy.sources.snapshots import LONGEST, Snapshot, Unreadable
-from dpquery.policy.values import ascii_folded
 from dpquery.rowfunctions.lists import MOST_VALUES
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dpquery.core.types import Kind, Type
 from dpquery.policy.model import Policy, Table
-from dpquery.policy.values import ascii_folded
+from dpquery.policy.readers import ascii_folded
 
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
 """Gives some columns of all rows of a table."""

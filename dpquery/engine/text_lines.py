@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dpquery.policy.sources.headers import MARK, opened
+from dpquery.policy.sources.csv_headers import MARK, opened
 
 LONGEST = 2**18
 """Bytes of a line: a longer one cannot be read."""

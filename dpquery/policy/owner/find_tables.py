@@ -17,9 +17,11 @@ from pathlib import Path
 from dpquery.core.types import TEXT
 from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.model import MAIN, Column, External, Files, Table
-from dpquery.policy.names import words
+from dpquery.policy.name_conventions import words
+from dpquery.policy.readers import ascii_folded, read_name
+from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.databases import sqlite_names
-from dpquery.policy.sources.files import (
+from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
     find_external,
@@ -30,7 +32,6 @@ from dpquery.policy.sources.files import (
     is_sqlite,
     stem,
 )
-from dpquery.policy.sources.headers import fields_of, likely_delimiter
 from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
@@ -39,7 +40,6 @@ from dpquery.policy.sources.schema import (
     read_schema,
     united,
 )
-from dpquery.policy.values import ascii_folded, read_name
 
 Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
 """Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""

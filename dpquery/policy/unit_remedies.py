@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dpquery.policy.document import Section, written
-from dpquery.policy.names import own_words, person, refers_to, words
+from dpquery.policy.name_conventions import own_words, person, refers_to, words
 
 _EQUAL = ("integer", "text", "date", "timestamp", "timestamptz", "time", "decimal")
 NAME_IT = "privacy_unit_column, with the name of the column that says whose a row is"

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpquery import rowfunctions
-from dpquery.editing.context import Place, Word, place_of, words_of
+from dpquery.editing.cursor_context import Place, Word, place_of, words_of
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes

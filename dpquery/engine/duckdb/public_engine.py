@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpquery.core.arrow import arrow_type, table_of
+from dpquery.core.arrow_columns import arrow_type, table_of
 from dpquery.core.stable_names import identity
 from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import begun, execute, found_by, load, lock, start, waited

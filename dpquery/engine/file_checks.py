@@ -31,9 +31,9 @@ from dpquery.policy.model import (
     Table,
     place_name,
 )
-from dpquery.policy.sources import footers
+from dpquery.policy.sources import parquet_footers
 from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.footers import footer
+from dpquery.policy.sources.parquet_footers import footer
 from dpquery.policy.sources.schema import Misfit, Schema, file_misfits, file_schemas, fitted
 from dpquery.policy.sources.snapshots import Snapshot, State
 
@@ -425,7 +425,7 @@ def claim_of(statement: str, table: Table, state: Fingerprint) -> str | None:
     if not all(stored) or any(map(_of_lines, table.way)):
         return None
     changed = [(str(path), path.stat().st_ctime_ns) for path in files_of(table)]
-    if time.time_ns() - max(at for _, at in changed) <= footers.SETTLED:
+    if time.time_ns() - max(at for _, at in changed) <= parquet_footers.SETTLED:
         return None
     claim = json.dumps([statement, state.files, changed])
     return hashlib.sha256(claim.encode()).hexdigest()

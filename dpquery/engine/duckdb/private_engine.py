@@ -15,6 +15,7 @@ import duckdb
 
 from dpquery.budget.ledger.charge import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
+from dpquery.engine.distinct_matching import Slots
 from dpquery.engine.duckdb.column_cache import Held, wanted_columns
 from dpquery.engine.duckdb.connection import KEY, begun, execute, load, lock, memory_of, start
 from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
@@ -23,7 +24,7 @@ from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_row
 from dpquery.engine.duckdb.sources.views import attach, define, misfits, rows_sql
 from dpquery.engine.duckdb.table_sql import COUNTED, Place
 from dpquery.engine.duckdb.verify import Rehearsal, Verifier
-from dpquery.engine.files import (
+from dpquery.engine.file_checks import (
     DataChanged,
     Fingerprint,
     TableStates,
@@ -33,7 +34,6 @@ from dpquery.engine.files import (
     state_of,
     unwatched,
 )
-from dpquery.engine.matching import Slots
 from dpquery.ir.measures import Histogram, Measure, OfValues
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of
