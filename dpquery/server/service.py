@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 from dpquery.errors import DPQueryError
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import External, Policy
-from dpquery.server.frames import CALLS, OWNER_CALLS, Fault, Reply, Request
-from dpquery.server.pool import Pool, Ticket, WorkerSettings
 from dpquery.server.scram import Verifier
 from dpquery.server.users import LONGEST, User, Users, analysts_of
+from dpquery.server.worker_messages import CALLS, OWNER_CALLS, Fault, Reply, Request
+from dpquery.server.worker_pool import Pool, Ticket, WorkerSettings
 
 LOGIN_SECONDS = 30
 """How long a login may take."""

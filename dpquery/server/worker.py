@@ -35,7 +35,11 @@ from dpquery.errors import (
 from dpquery.plan.explain import Explanation
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import DatabaseTable, External, Files, Policy
-from dpquery.server.frames import (
+from dpquery.server.notices import notices_of
+from dpquery.server.owner_calls import ORDERS, done
+from dpquery.server.sandbox import confine, limit, limit_processor
+from dpquery.server.web.page_data import FORMS, refusal_form
+from dpquery.server.worker_messages import (
     Fault,
     Reply,
     Request,
@@ -45,10 +49,6 @@ from dpquery.server.frames import (
     request_of,
     tag_of,
 )
-from dpquery.server.notices import notices_of
-from dpquery.server.owner import ORDERS, done
-from dpquery.server.sandbox import confine, limit, limit_processor
-from dpquery.server.web.forms import FORMS, refusal_form
 from dpquery.session import Session
 from dpquery.sql.parse.literals import Values, with_values
 

@@ -32,7 +32,7 @@ from dpquery.shell.arguments import (
     without_python,
     worded,
 )
-from dpquery.shell.console import clock, reading
+from dpquery.shell.terminal import clock, reading
 
 if TYPE_CHECKING:
     from dpquery.client.remote import AnySession

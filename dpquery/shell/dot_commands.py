@@ -19,8 +19,8 @@ from dpquery.errors import pages as codes
 from dpquery.functions import ALL, find, names
 from dpquery.functions.base import DPFunction
 from dpquery.shell.arguments import UsageError
+from dpquery.shell.ask_and_show import Desk
 from dpquery.shell.batch import open_output, read_file
-from dpquery.shell.prompt import Desk
 from dpquery.sql.bind.scope import written_name
 
 _HABITS = {"help": ".help", "?": ".help", "\\?": ".help"} | dict.fromkeys(

@@ -145,7 +145,7 @@ def _policy_init(options: Namespace) -> int:
         raise UsageError("--interactive asks on a terminal, and none is here: leave it out")
     drafted = draft(options.argument, schemas_of, out)
     if options.interactive:
-        from dpquery.shell.interview import Interview
+        from dpquery.shell.policy_interview import Interview
 
         place = out or Path("policy.toml").absolute()
         text = Interview(drafted, _answer, say, place).hold()
@@ -223,14 +223,14 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("explain",): ("TOPIC", _explain),
     ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
-    ("policy", "publish"): ("POLICY", _of("subcommands", "publish")),
-    ("ledger", "show"): ("POLICY", _of("subcommands", "show_charges")),
-    **{("ledger", verb): ("POLICY", _of("subcommands", verb)) for verb in _LEDGER_VERBS},
-    ("serve",): ("POLICY", _of("serving", "serve")),
-    ("user", "add"): ("POLICY", _of("serving", "add")),
-    ("user", "passwd"): ("POLICY", _of("serving", "passwd")),
-    ("user", "list"): ("POLICY", _of("serving", "list_")),
-    ("user", "remove"): ("POLICY", _of("serving", "remove")),
+    ("policy", "publish"): ("POLICY", _of("ledger_commands", "publish")),
+    ("ledger", "show"): ("POLICY", _of("ledger_commands", "show_charges")),
+    **{("ledger", verb): ("POLICY", _of("ledger_commands", verb)) for verb in _LEDGER_VERBS},
+    ("serve",): ("POLICY", _of("serve_commands", "serve")),
+    ("user", "add"): ("POLICY", _of("serve_commands", "add")),
+    ("user", "passwd"): ("POLICY", _of("serve_commands", "passwd")),
+    ("user", "list"): ("POLICY", _of("serve_commands", "list_")),
+    ("user", "remove"): ("POLICY", _of("serve_commands", "remove")),
 }
 """What each takes, and what runs it."""
 FIRST_WORDS = frozenset(VERBS) - {"demo", "practice"}

@@ -34,9 +34,9 @@ from dpquery.editing.completion import Known, Suggestion, known_to, suggestions
 from dpquery.editing.cursor_context import LANGUAGE, Word, ended, words_of
 from dpquery.errors import DPQueryError
 from dpquery.functions import find
-from dpquery.shell.console import Terminal
+from dpquery.shell.ask_and_show import Desk
 from dpquery.shell.dot_commands import is_command, suggested, take
-from dpquery.shell.prompt import Desk
+from dpquery.shell.terminal import Terminal
 
 # What was typed is kept in the user's state directory, never beside the data. The file holds
 # queries and commands, readable by its owner alone; answers never reach it.

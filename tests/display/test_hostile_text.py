@@ -22,10 +22,10 @@ from dpquery.core.source_text import width
 from dpquery.display.formats import BINARY, FORMATS
 from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused
 from dpquery.policy.sources.paths import copy_samples
+from dpquery.shell.ask_and_show import Desk
 from dpquery.shell.batch import say
-from dpquery.shell.console import Terminal
 from dpquery.shell.main import main
-from dpquery.shell.prompt import Desk
+from dpquery.shell.terminal import Terminal
 
 HOSTILE = [
     "\x1b]0;owned\x07",

@@ -36,9 +36,9 @@ from dpquery.errors.pages import pages
 from dpquery.mechanisms import randomness
 from dpquery.policy.load import load_policy
 from dpquery.policy.sources.paths import copy_samples
-from dpquery.server.frames import Request
 from dpquery.server.users import Users
 from dpquery.server.worker import Worker
+from dpquery.server.worker_messages import Request
 from dpquery.shell.main import main
 from tests.corpus import cases
 from tests.tasks import ROOT

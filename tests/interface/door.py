@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.policy.sources.paths import copy_samples
-from dpquery.server.frames import Reply
-from dpquery.server.postgres.door import PostgresDoor
+from dpquery.server.postgres.listener import PostgresDoor
 from dpquery.server.service import Client, Service, Settings
 from dpquery.server.users import Users
+from dpquery.server.worker_messages import Reply
 
 PASSWORD = "correct horse"
 

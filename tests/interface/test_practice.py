@@ -205,7 +205,9 @@ def test_the_shell_says_so_before_all_else(place, monkeypatch, tmp_path):
     said: list[str] = []
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(shell, "at_terminal", lambda: True)
-    monkeypatch.setattr("dpquery.shell.console.Terminal.say", lambda _, text: said.append(text))
+    monkeypatch.setattr(
+        "dpquery.shell.terminal.Terminal.say", lambda _, text: said.append(text)
+    )
     monkeypatch.setattr(Repl, "run", lambda repl: said.append(repl._greeting()))
     monkeypatch.setattr(sys, "argv", ["dpquery"])
     assert main(["practice", str(place / "policy.toml")]) == 0

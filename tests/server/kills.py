@@ -16,8 +16,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from dpquery.server.pool import Ticket
 from dpquery.server.service import Client, Service, Settings
+from dpquery.server.worker_pool import Ticket
 
 NUMBERS = count(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpquery.policy.sources.paths import copy_samples
-from dpquery.server.pool import WorkerSettings
+from dpquery.server.worker_pool import WorkerSettings
 
 ANALYSTS = """
 [analysts.alice]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.server.service import Client
-from dpquery.server.web.door import WebDoor
+from dpquery.server.web.http_server import WebDoor
 from tests.corpus import hostile
 from tests.corpus.cases import all_files, read
 from tests.server.postgres.raw import Raw, message

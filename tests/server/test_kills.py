@@ -16,8 +16,8 @@ import pytest
 
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.policy.load import load_policy
-from dpquery.server.pool import FAILED, Pool
 from dpquery.server.users import Users
+from dpquery.server.worker_pool import FAILED, Pool
 from tests.samples import sample_policy
 from tests.server.places import served, workers
 from tests.server.test_pool import LONG, asked, run, spent

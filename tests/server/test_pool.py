@@ -18,12 +18,12 @@ import pytest
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.client.wire_format import arrow_table, loads
 from dpquery.policy.load import load_policy
-from dpquery.server.catalogue.client import TwinSettings
-from dpquery.server.catalogue.schema import shown_tables
-from dpquery.server.frames import Reply, Request, packed, read_frame
-from dpquery.server.pool import Pool, Ticket, WorkerSettings
+from dpquery.server.catalogue.policy_tables import shown_tables
+from dpquery.server.catalogue.process_client import TwinSettings
 from dpquery.server.service import Client, Service, Settings
 from dpquery.server.users import Users
+from dpquery.server.worker_messages import Reply, Request, packed, read_frame
+from dpquery.server.worker_pool import Pool, Ticket, WorkerSettings
 from tests.server.places import ANALYSTS, served, workers
 from tests.shell.slow import slow_policy
 

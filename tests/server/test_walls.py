@@ -20,14 +20,14 @@ import pytest
 from dpquery.client.wire_format import arrow_bytes, dumps, loads
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.types import Kind
-from dpquery.server import frames, worker
-from dpquery.server.frames import Request
-from dpquery.server.pool import Pool
-from dpquery.server.postgres.calls import call_of
+from dpquery.server import worker, worker_messages
+from dpquery.server.postgres.call_statement import call_of
 from dpquery.server.postgres.login import Exchange
 from dpquery.server.postgres.messages import Refused
 from dpquery.server.service import Client, Service, Settings, _Wrong
 from dpquery.server.users import Users
+from dpquery.server.worker_messages import Request
+from dpquery.server.worker_pool import Pool
 from tests.server.places import served, workers
 from tests.server.postgres import served as postgres
 from tests.server.test_pool import COUNT, asked, run
@@ -40,8 +40,8 @@ def test_what_no_worker_does_reaches_none(tmp_path: Path):
     reply = asyncio.run(service.ask(Client("alice"), "shutdown"))
     assert reply.fault is not None
     assert reply.fault.sqlstate == "42883"
-    assert set(worker.CALLS) == frames.CALLS
-    assert set(worker.ORDERS) == frames.OWNER_CALLS
+    assert set(worker.CALLS) == worker_messages.CALLS
+    assert set(worker.ORDERS) == worker_messages.OWNER_CALLS
 
 
 def test_nobody_takes_all_that_may_wait(tmp_path: Path):

@@ -18,9 +18,9 @@ from dpquery.core.privacy import NO_LOSS
 from dpquery.errors.pages import explain
 from dpquery.functions import ALL
 from dpquery.policy.sources.paths import copy_samples
-from dpquery.shell.console import Terminal, fitted
+from dpquery.shell.ask_and_show import Desk
 from dpquery.shell.dot_commands import COMMANDS, take
-from dpquery.shell.prompt import Desk
+from dpquery.shell.terminal import Terminal, fitted
 from tests.shell.desks import FakeDesk, Paper
 from tests.shell.fakes import RAW, answer
 

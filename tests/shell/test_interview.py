@@ -20,8 +20,8 @@ from dpquery.engine.file_checks import schemas_of
 from dpquery.policy.load import load_policy
 from dpquery.policy.owner.draft import draft
 from dpquery.shell.arguments import UsageError
-from dpquery.shell.interview import Interview
 from dpquery.shell.main import main
+from dpquery.shell.policy_interview import Interview
 
 STAFF = {"person_id": pa.int64(), "dept": pa.string(), "age": pa.int32(), "note": pa.string()}
 

@@ -11,8 +11,8 @@ import pytest
 
 import dpquery
 from dpquery.engine.base import Engine
-from dpquery.shell import console as progress
-from dpquery.shell.console import clock, reading
+from dpquery.shell import terminal as progress
+from dpquery.shell.terminal import clock, reading
 
 
 class Screen(io.StringIO):

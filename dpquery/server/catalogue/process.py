@@ -14,11 +14,18 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from dpquery.client.wire_format import arrow_bytes, loads
-from dpquery.server.catalogue.faults import Refused, failed, unsupported
-from dpquery.server.catalogue.schema import from_json
-from dpquery.server.catalogue.twin import Broken, Twin
-from dpquery.server.frames import Reply, Request, packed, read_frame, request_of, tag_of
+from dpquery.server.catalogue.duckdb_catalogue import Broken, Twin
+from dpquery.server.catalogue.policy_tables import from_json
+from dpquery.server.catalogue.refusals import Refused, failed, unsupported
 from dpquery.server.sandbox import confine, limit, limit_processor
+from dpquery.server.worker_messages import (
+    Reply,
+    Request,
+    packed,
+    read_frame,
+    request_of,
+    tag_of,
+)
 
 MEMORY = 2 << 30
 """Bytes of addresses: a twin holds 200 MB at most, and libraries take the most of it."""

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from dpquery.server.catalogue.faults import (
-    no_function,
-    no_relation,
-    no_setting,
-    no_type,
-)
-from dpquery.server.catalogue.functions import (
+from dpquery.server.catalogue.named_tables import place_tables
+from dpquery.server.catalogue.parse import RENAMED, read, require_known
+from dpquery.server.catalogue.pg_catalog_rows import PROCEDURES, SETTINGS
+from dpquery.server.catalogue.pg_functions import (
     MACROS,
     SETS,
     as_type,
@@ -24,9 +21,7 @@ from dpquery.server.catalogue.functions import (
     macro,
     number,
 )
-from dpquery.server.catalogue.naming import is_list, name_columns, parameter_types, written_type
-from dpquery.server.catalogue.reading import RENAMED, read, require_known
-from dpquery.server.catalogue.relations import (
+from dpquery.server.catalogue.pg_relations import (
     BY_NAME,
     CATALOGUE,
     FIRST_OID,
@@ -39,9 +34,14 @@ from dpquery.server.catalogue.relations import (
     duckdb_of,
     duckdb_type,
 )
-from dpquery.server.catalogue.rows import PROCEDURES, SETTINGS
-from dpquery.server.catalogue.schema import ShownTable
-from dpquery.server.catalogue.tables import place_tables
+from dpquery.server.catalogue.policy_tables import ShownTable
+from dpquery.server.catalogue.refusals import no_function, no_relation, no_setting, no_type
+from dpquery.server.catalogue.result_columns import (
+    is_list,
+    name_columns,
+    parameter_types,
+    written_type,
+)
 
 _NUMBERED = {"regclass", "regnamespace", "regrole", "regproc", "regprocedure", "regtype"}
 _TEXTS = {

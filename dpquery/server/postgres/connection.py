@@ -14,12 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpquery.server.frames import Fault
-from dpquery.server.postgres import messages, rows, statements
-from dpquery.server.postgres.asking import Asker, Prepared, Result, lines_of
+from dpquery.server.postgres import messages, row_messages, statement_kinds
+from dpquery.server.postgres.client_requests import Asker, Prepared, Result, lines_of
 from dpquery.server.postgres.login import Start, Streams
 from dpquery.server.postgres.messages import Malformed, Parts, Refused
-from dpquery.server.postgres.statements import (
+from dpquery.server.postgres.statement_kinds import (
     Call,
     Close,
     Copy,
@@ -33,6 +32,7 @@ from dpquery.server.postgres.statements import (
     Transaction,
 )
 from dpquery.server.postgres.types import Unreadable, decoded_value
+from dpquery.server.worker_messages import Fault
 
 IDLE, OPEN, FAILED = b"I", b"T", b"E"
 """Where a transaction stands."""
@@ -207,7 +207,7 @@ class Connection:
     async def _simple(self, parts: Parts) -> None:
         text = parts.text()
         parts.end()
-        pieces = statements.split(text)
+        pieces = statement_kinds.split(text)
         if not pieces:
             self._put(messages.message(b"I"))
         for start, piece in pieces:
@@ -217,7 +217,7 @@ class Connection:
             await self._execute(Portal(prepared), described=False)
 
     def _read(self, text: str, start: int = 0, oids: Sequence[int] = ()) -> Prepared:
-        statement = statements.read(text, start)
+        statement = statement_kinds.read(text, start)
         ends = isinstance(statement, Transaction) and statement.tag in _ENDING
         if self._status == FAILED and not ends:
             raise Refused.of("25P02", _ABORTED, remedy="ROLLBACK")
@@ -229,7 +229,7 @@ class Connection:
         name, text = parts.text(), parts.text()
         oids = [parts.int32() & 0xFFFFFFFF for _ in range(parts.count())]
         parts.end()
-        pieces = statements.split(text)
+        pieces = statement_kinds.split(text)
         if len(pieces) > 1:
             title = "a prepared statement is one statement"
             raise Refused.of("42601", title, pieces[1][0])
@@ -308,7 +308,7 @@ class Connection:
 
     def _put_columns(self, schema: pa.Schema | None, formats: Sequence[bool]) -> None:
         none = messages.message(b"n")
-        self._put(none if schema is None else rows.description(schema, formats))
+        self._put(none if schema is None else row_messages.description(schema, formats))
 
     async def _run(self, parts: Parts) -> None:
         name, limit = parts.text(), parts.int32()
@@ -398,10 +398,10 @@ class Connection:
         if schema != table.schema:
             table = _as_described(table, schema)
         if not described:
-            self._put(rows.description(table.schema, formats))
+            self._put(row_messages.description(table.schema, formats))
         end = min(table.num_rows, portal.at + limit) if limit else table.num_rows
         part = table.slice(portal.at, end - portal.at)
-        await self._put_all(rows.data(part, schema, formats, self.asker.settings.zone))
+        await self._put_all(row_messages.data(part, schema, formats, self.asker.settings.zone))
         portal.at = end
         return part.num_rows, end < table.num_rows
 
@@ -479,12 +479,12 @@ class Connection:
         elif count:
             await self._put_rows(cursor, count, formats, described)
         elif not described:
-            self._put(rows.description(cursor.result.table.schema, formats))
+            self._put(row_messages.description(cursor.result.table.schema, formats))
         self._end(f"{fetch.tag} {count}", notices)
 
-    async def _copy(self, portal: Portal, form: statements.Form) -> None:
+    async def _copy(self, portal: Portal, form: statement_kinds.Form) -> None:
         result = await self.asker.answer(portal.prepared, portal.values)
-        await self._put_all(rows.copied(result.table, form, self.asker.settings.zone))
+        await self._put_all(row_messages.copied(result.table, form, self.asker.settings.zone))
         self._end(f"COPY {result.table.num_rows}", result.notices)
 
 

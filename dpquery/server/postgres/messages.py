@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dpquery.core.source_text import visible_lines
-from dpquery.server.frames import Fault
+from dpquery.server.worker_messages import Fault
 
 PROTOCOL: Final = 3
 CANCEL, TLS, GSS = 80877102, 80877103, 80877104

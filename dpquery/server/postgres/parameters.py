@@ -18,9 +18,9 @@ from dpquery.core.arrow_columns import arrow_type
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import NameRefused
 from dpquery.policy.model import Policy
-from dpquery.server.frames import fault_of
 from dpquery.server.postgres import types
 from dpquery.server.postgres.messages import Refused
+from dpquery.server.worker_messages import fault_of
 from dpquery.sql.parse.literals import read_digits, tokens_of, written_value
 
 MOST = 1000

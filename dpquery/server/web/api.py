@@ -21,12 +21,12 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source_text import Source, Span, visible
 from dpquery.editing.completion import column_of, suggestions
 from dpquery.errors import DPQueryError
-from dpquery.server.frames import OWNER_CALLS, Fault, Reply
-from dpquery.server.pool import FAILED, Ticket
 from dpquery.server.service import LOGIN_SECONDS, Client, Service
 from dpquery.server.users import LONGEST as LONGEST_NAME
-from dpquery.server.web.pasting import pasted
-from dpquery.server.web.sessions import LONGEST, Busy, Login, Sessions
+from dpquery.server.web.logins import LONGEST, Busy, Login, Sessions
+from dpquery.server.web.pasted_remedies import pasted
+from dpquery.server.worker_messages import OWNER_CALLS, Fault, Reply
+from dpquery.server.worker_pool import FAILED, Ticket
 from dpquery.sql.commands import Create, Drop, Set, read_aside
 
 MOST_BYTES = 128 << 10

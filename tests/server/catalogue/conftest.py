@@ -8,8 +8,8 @@ import pytest
 
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue.schema import ShownTable, shown_tables
-from dpquery.server.catalogue.twin import Twin
+from dpquery.server.catalogue.duckdb_catalogue import Twin
+from dpquery.server.catalogue.policy_tables import ShownTable, shown_tables
 
 ROOT = Path(__file__).parents[3]
 Asked = Callable[..., list[tuple[Any, ...]]]

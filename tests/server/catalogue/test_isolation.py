@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpquery.server.catalogue import twin as module
-from dpquery.server.catalogue.faults import Refused
-from dpquery.server.catalogue.rows import OWNER
-from dpquery.server.catalogue.schema import ShownTable
-from dpquery.server.catalogue.twin import Twin
+from dpquery.server.catalogue import duckdb_catalogue as module
+from dpquery.server.catalogue.duckdb_catalogue import Twin
+from dpquery.server.catalogue.pg_catalog_rows import OWNER
+from dpquery.server.catalogue.policy_tables import ShownTable
+from dpquery.server.catalogue.refusals import Refused
 from tests.server.catalogue.conftest import Asked
 from tests.server.catalogue.test_statements import STATEMENTS
 

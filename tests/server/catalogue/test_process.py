@@ -9,8 +9,8 @@ import pytest
 
 from dpquery.client.wire_format import arrow_table
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue import Catalogue, client
-from dpquery.server.frames import Fault
+from dpquery.server.catalogue import Catalogue, process_client
+from dpquery.server.worker_messages import Fault
 
 ENDLESS = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_attribute d"
 
@@ -21,7 +21,7 @@ def rows(reply: Any) -> list[dict[str, object]]:
 
 
 def test_a_process_answers(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PROCESSES", 1)
+    monkeypatch.setattr(process_client, "PROCESSES", 1)
     heard: list[tuple[str, dict[str, object]]] = []
 
     async def talk() -> None:
@@ -61,7 +61,7 @@ def test_a_process_answers(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> N
 def test_one_that_takes_too_long_is_ended(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "PROCESSES", 2)
+    monkeypatch.setattr(process_client, "PROCESSES", 2)
 
     async def talk() -> None:
         asked = await Catalogue.start(policy)

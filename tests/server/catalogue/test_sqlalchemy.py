@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpquery.server.catalogue.faults import Refused
-from dpquery.server.catalogue.twin import Twin
+from dpquery.server.catalogue.duckdb_catalogue import Twin
+from dpquery.server.catalogue.refusals import Refused
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 

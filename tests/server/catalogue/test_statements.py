@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.server.catalogue.faults import Refused
-from dpquery.server.catalogue.reading import Wanted
-from dpquery.server.catalogue.twin import Twin
+from dpquery.server.catalogue.duckdb_catalogue import Twin
+from dpquery.server.catalogue.parse import Wanted
+from dpquery.server.catalogue.refusals import Refused
 from tests.server.catalogue.conftest import Asked
 
 RECORDED = sorted((Path(__file__).parent / "statements").glob("*.sql"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpquery.server.catalogue.reading import Wanted
+from dpquery.server.catalogue.parse import Wanted
 
 WANTED = """
 SELECT 1

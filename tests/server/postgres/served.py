@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.client.wire_format import arrow_bytes
-from dpquery.server.catalogue.client import Catalogue
-from dpquery.server.frames import Fault, Reply
+from dpquery.server.catalogue.process_client import Catalogue
 from dpquery.server.postgres.connection import Limits
-from dpquery.server.postgres.door import PostgresDoor
+from dpquery.server.postgres.listener import PostgresDoor
 from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users
+from dpquery.server.worker_messages import Fault, Reply
 from tests.samples import sample_policy
 
 ALICE, BOB = ("alice", "alice's secret"), ("bob", "bob's secret")

@@ -16,8 +16,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dpquery.server.postgres import door as doors
-from dpquery.server.postgres.door import PostgresDoor
+from dpquery.server.postgres import listener as doors
+from dpquery.server.postgres.listener import PostgresDoor
 from tests.server.postgres.served import Served, served
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpquery.client.wire_format import arrow_bytes
-from dpquery.server.frames import Reply
+from dpquery.server.worker_messages import Reply
 from tests.server.postgres.raw import Raw, message
 from tests.server.postgres.served import KINDS, Served, served
 
@@ -79,7 +79,7 @@ def test_what_goes_wrong_inside_is_one_constant_text(
         raise RuntimeError("/secret/path.parquet")
 
     with psycopg.connect(server.dsn(), autocommit=True) as client:
-        monkeypatch.setattr("dpquery.server.postgres.statements.split", broken)
+        monkeypatch.setattr("dpquery.server.postgres.statement_kinds.split", broken)
         with pytest.raises(psycopg.InternalError) as raised:
             client.execute("SELECT 1", prepare=False)
     monkeypatch.undo()

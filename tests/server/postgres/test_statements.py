@@ -15,7 +15,7 @@ from dpquery.policy.model import Policy
 from dpquery.server.postgres import types
 from dpquery.server.postgres.messages import Refused
 from dpquery.server.postgres.parameters import stand_ins, template_of
-from dpquery.server.postgres.statements import (
+from dpquery.server.postgres.statement_kinds import (
     Call,
     Close,
     Copy,

@@ -16,7 +16,7 @@ from typing import Any
 from dpquery.policy.sources.paths import copy_samples
 from dpquery.server.service import Service, Settings
 from dpquery.server.users import Users
-from dpquery.server.web.door import WebDoor
+from dpquery.server.web.http_server import WebDoor
 from tests.samples import edit
 
 ANALYSTS = "epsilon = 20\n[analysts.alice]\nepsilon = 5\n[analysts.bob]\nepsilon = 3"

@@ -15,11 +15,11 @@ import pytest
 from dpquery.answer import Answer
 from dpquery.core.privacy import NO_LOSS
 from dpquery.server import service as logins
-from dpquery.server.frames import OWNER_CALLS, Fault, Reply
-from dpquery.server.owner import ORDERS
-from dpquery.server.pool import FAILED
+from dpquery.server.owner_calls import ORDERS
 from dpquery.server.web.api import MOST_BYTES
-from dpquery.server.web.forms import FORMS
+from dpquery.server.web.page_data import FORMS
+from dpquery.server.worker_messages import OWNER_CALLS, Fault, Reply
+from dpquery.server.worker_pool import FAILED
 from tests.server.web.serving import OURS, Asking, Served, policy_of_three, served
 
 COUNTS = "SELECT dept, DP_COUNT(*, eps=0.25) AS n FROM staff GROUP BY dept"

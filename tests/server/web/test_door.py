@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from dpquery.server.service import Service, Settings
-from dpquery.server.web import door as module
+from dpquery.server.web import http_server as module
 from dpquery.server.web import metrics
-from dpquery.server.web.door import WebDoor
-from dpquery.server.web.pasting import pasted
+from dpquery.server.web.http_server import WebDoor
+from dpquery.server.web.pasted_remedies import pasted
 from tests.server.web.serving import Asking, Served, policy_of_three, served
 
 PAGE = Path(module.__file__).with_name("page")

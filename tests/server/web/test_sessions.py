@@ -7,17 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpquery.server.pool import Ticket
 from dpquery.server.service import Client, Service, Settings
-from dpquery.server.web import sessions as module
-from dpquery.server.web.sessions import (
-    IDLE,
-    LONGEST,
-    MOST_LOGINS,
-    MOST_REQUESTS,
-    Busy,
-    Sessions,
-)
+from dpquery.server.web import logins as module
+from dpquery.server.web.logins import IDLE, LONGEST, MOST_LOGINS, MOST_REQUESTS, Busy, Sessions
+from dpquery.server.worker_pool import Ticket
 from tests.server.web.serving import password_of, policy_of_three
 
 

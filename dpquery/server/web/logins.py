@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpquery.editing.completion import Known
-from dpquery.server.pool import Ticket
 from dpquery.server.scram import Verifier
 from dpquery.server.service import Client, Service
+from dpquery.server.worker_pool import Ticket
 
 IDLE = 30 * 60.0
 """Seconds after which a login nobody uses ends."""

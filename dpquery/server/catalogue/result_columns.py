@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from dpquery.server.catalogue.faults import no_type, unsupported
-from dpquery.server.catalogue.relations import (
+from dpquery.server.catalogue.pg_relations import (
     BY_NAME,
     BY_OID,
     CATALOGUE,
@@ -16,7 +15,8 @@ from dpquery.server.catalogue.relations import (
     duckdb_of,
     oid_of,
 )
-from dpquery.server.catalogue.relations import oids_by_column as of_catalogue
+from dpquery.server.catalogue.pg_relations import oids_by_column as of_catalogue
+from dpquery.server.catalogue.refusals import no_type, unsupported
 
 _SHORT = {
     "bigint": "int8",

@@ -11,19 +11,13 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dpquery.server.frames import Fault
 from dpquery.server.postgres import messages
-from dpquery.server.postgres.asking import Asker, Catalogue
-from dpquery.server.postgres.connection import (
-    INTERNAL,
-    MALFORMED,
-    STOPPING,
-    Connection,
-    Limits,
-)
+from dpquery.server.postgres.client_requests import Asker, Catalogue
+from dpquery.server.postgres.connection import INTERNAL, MALFORMED, STOPPING, Connection, Limits
 from dpquery.server.postgres.login import Cancel, Start, Streams, begin, log_in
 from dpquery.server.postgres.messages import Malformed, Refused
 from dpquery.server.service import Client, Service
+from dpquery.server.worker_messages import Fault
 
 GRACE = 30.0
 """Seconds that statements have to end when the server stops."""

@@ -10,10 +10,15 @@ import re
 
 from sqlglot import exp
 
-from dpquery.server.catalogue.faults import unsupported
-from dpquery.server.catalogue.relations import IN_CATALOGUE, IN_INFORMATION
-from dpquery.server.catalogue.rows import OWNER, VERSION
-from dpquery.server.catalogue.views import DATABASE_NAME, LOGIN, SET_NAMES, SET_VALUES
+from dpquery.server.catalogue.information_schema import (
+    DATABASE_NAME,
+    LOGIN,
+    SET_NAMES,
+    SET_VALUES,
+)
+from dpquery.server.catalogue.pg_catalog_rows import OWNER, VERSION
+from dpquery.server.catalogue.pg_relations import IN_CATALOGUE, IN_INFORMATION
+from dpquery.server.catalogue.refusals import unsupported
 
 _LIST = re.compile(r"\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"{}]+)')

@@ -23,7 +23,7 @@ from dpquery.editing.cursor_context import Statement
 from dpquery.errors import DPQueryError
 from dpquery.shell.arguments import UsageError
 from dpquery.shell.batch import Output, stopped, unexpected, writing
-from dpquery.shell.console import Terminal, reading
+from dpquery.shell.terminal import Terminal, reading
 
 DIM, REFUSED = "dim", "red"
 

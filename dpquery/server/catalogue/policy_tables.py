@@ -11,7 +11,7 @@ from typing import Any
 
 from dpquery.core.types import Kind, Type
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue.relations import BY_NAME
+from dpquery.server.catalogue.pg_relations import BY_NAME
 from dpquery.session_methods.catalog import columns as described
 from dpquery.session_methods.catalog import tables as listed
 

@@ -15,11 +15,11 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpquery.server.catalogue.faults import Refused, no_function, unreadable, unsupported
-from dpquery.server.catalogue.functions import MACROS, SETS
-from dpquery.server.catalogue.relations import CATALOGUE, IN_CATALOGUE, INFORMATION
-from dpquery.server.catalogue.schema import ShownTable
-from dpquery.server.catalogue.tables import provably_empty
+from dpquery.server.catalogue.named_tables import provably_empty
+from dpquery.server.catalogue.pg_functions import MACROS, SETS
+from dpquery.server.catalogue.pg_relations import CATALOGUE, IN_CATALOGUE, INFORMATION
+from dpquery.server.catalogue.policy_tables import ShownTable
+from dpquery.server.catalogue.refusals import Refused, no_function, unreadable, unsupported
 
 MOST_CHARACTERS = 64 * 1024
 MOST_TOKENS = 20_000

@@ -18,7 +18,15 @@ from typing import Protocol, TypeVar
 
 from dpquery.client.wire_format import dumps
 from dpquery.errors import Diagnostic, ScanFailed
-from dpquery.server.frames import HEAD, Fault, Reply, Request, lengths, packed, reply_of
+from dpquery.server.worker_messages import (
+    HEAD,
+    Fault,
+    Reply,
+    Request,
+    lengths,
+    packed,
+    reply_of,
+)
 
 T = TypeVar("T")
 GRACE = 5.0
@@ -44,7 +52,7 @@ class ProcessSettings(Protocol):
 def command_of(module: str, **told: object) -> tuple[str, ...]:
     """Return what runs a module as a process of the server."""
     # -P: where the server was started is no place to read or to import from.
-    begin = sys.executable, "-P", "-m", "dpquery.server.begin"
+    begin = sys.executable, "-P", "-m", "dpquery.server.start_process"
     return *begin, module, json.dumps(told)
 
 

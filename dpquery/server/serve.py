@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpquery.server.catalogue import Catalogue
-from dpquery.server.postgres.door import PostgresDoor
+from dpquery.server.postgres.listener import PostgresDoor
 from dpquery.server.service import Service, Settings
 
 PORT = 5433
@@ -166,7 +166,7 @@ async def serve(settings: Settings, doors: Doors, said: Callable[[str], None]) -
         here = Place(here.host, door.port)
         said(f"postgresql://NAME@{here}/ for psql, and what speaks as PostgreSQL does")
         if doors.web is not None:
-            from dpquery.server.web.door import WebDoor
+            from dpquery.server.web.http_server import WebDoor
 
             page = WebDoor(
                 service, doors.web.host, doors.web.port, doors.certificate, doors.key

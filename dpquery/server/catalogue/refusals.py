@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpquery.server.frames import Fault, Reply
+from dpquery.server.worker_messages import Fault, Reply
 
 
 class Refused(Exception):

@@ -12,12 +12,12 @@ import pyarrow as pa
 from dpquery.client.wire_format import arrow_table, dumps
 from dpquery.errors import DPQueryError
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue.faults import failed, too_long, unsupported
-from dpquery.server.catalogue.reading import Wanted
-from dpquery.server.catalogue.rows import OWNER
-from dpquery.server.catalogue.schema import ShownTable, as_json, shown_tables
-from dpquery.server.frames import Fault, Reply, Request, packed
-from dpquery.server.pool import FAILED, Pool, Ticket, command_of
+from dpquery.server.catalogue.parse import Wanted
+from dpquery.server.catalogue.pg_catalog_rows import OWNER
+from dpquery.server.catalogue.policy_tables import ShownTable, as_json, shown_tables
+from dpquery.server.catalogue.refusals import failed, too_long, unsupported
+from dpquery.server.worker_messages import Fault, Reply, Request, packed
+from dpquery.server.worker_pool import FAILED, Pool, Ticket, command_of
 
 SECONDS = 10.0
 """How long a question may take until its process is ended."""

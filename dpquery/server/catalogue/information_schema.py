@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpquery.server.catalogue.relations import (
+from dpquery.server.catalogue.pg_catalog_rows import (
+    ANALYST_OID,
+    DATABASE,
+    OWNER,
+    OWNER_OID,
+    ROLE,
+    USER,
+)
+from dpquery.server.catalogue.pg_relations import (
     IN_CATALOGUE,
     IN_INFORMATION,
     PUBLIC,
@@ -16,7 +24,6 @@ from dpquery.server.catalogue.relations import (
     Relation,
     duckdb_type,
 )
-from dpquery.server.catalogue.rows import ANALYST_OID, DATABASE, OWNER, OWNER_OID, ROLE, USER
 
 LOGIN, DATABASE_NAME = "login", "database"
 SET_NAMES, SET_VALUES = "set_names", "set_values"

@@ -11,13 +11,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dpquery.client.wire_format import arrow_table
-from dpquery.server.frames import Fault, Reply
-from dpquery.server.pool import Ticket
-from dpquery.server.postgres import calls
+from dpquery.server.postgres import call_statement
 from dpquery.server.postgres.messages import Refused
 from dpquery.server.postgres.parameters import Bound, Template, stand_ins, template_of
 from dpquery.server.postgres.settings import Settings
-from dpquery.server.postgres.statements import (
+from dpquery.server.postgres.statement_kinds import (
     Call,
     Copy,
     Declare,
@@ -28,6 +26,8 @@ from dpquery.server.postgres.statements import (
 )
 from dpquery.server.postgres.types import UNKNOWN
 from dpquery.server.service import Client, Service
+from dpquery.server.worker_messages import Fault, Reply
+from dpquery.server.worker_pool import Ticket
 
 
 class Catalogue(Protocol):
@@ -136,7 +136,7 @@ class Asker:
             case Showing(name):
                 return self.shown(name).table.schema
             case Call():
-                return calls.SCHEMA
+                return call_statement.SCHEMA
             case Query(tag="SELECT") | Declare():
                 return await self._schema(prepared, values)
         return None
@@ -191,11 +191,11 @@ class Asker:
         return Result(arrow_table(reply.body), reply.notices)
 
     async def _called(self, prepared: Prepared, values: Sequence[Any]) -> Result:
-        do, arguments = calls.call_of(argument(prepared.template.bound(values).text))
+        do, arguments = call_statement.call_of(argument(prepared.template.bound(values).text))
         reply = await self._ask(do, arguments, whole=True)
         if not reply.body:
             raise Refused(reply.fault or _NOTHING)
-        return Result(pa.table({"reply": [reply.body]}, schema=calls.SCHEMA))
+        return Result(pa.table({"reply": [reply.body]}, schema=call_statement.SCHEMA))
 
     async def _asked(self, query: Query, bound: Bound, do: str, given: dict[str, Any]) -> Reply:
         reply = await self._ask(do, given)

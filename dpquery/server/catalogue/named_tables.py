@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dpquery.server.catalogue.faults import holds_no_rows, mixed, no_relation
-from dpquery.server.catalogue.relations import (
+from dpquery.server.catalogue.pg_relations import (
     CATALOGUE,
     IN_CATALOGUE,
     IN_INFORMATION,
@@ -16,6 +15,7 @@ from dpquery.server.catalogue.relations import (
     SCHEMAS,
     Relation,
 )
+from dpquery.server.catalogue.refusals import holds_no_rows, mixed, no_relation
 
 _KNOWN: Mapping[str, Mapping[str, Relation]] = {
     CATALOGUE: IN_CATALOGUE,

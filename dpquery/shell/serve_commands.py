@@ -22,8 +22,8 @@ _BYTES = {"GB": 1 << 30, "MB": 1 << 20}
 def serve(options: Namespace) -> None:
     """Serve a policy until the process is told to stop."""
     try:
-        from dpquery.server.run import Doors, Place, Unservable
-        from dpquery.server.run import serve as run
+        from dpquery.server.serve import Doors, Place, Unservable
+        from dpquery.server.serve import serve as run
         from dpquery.server.service import Settings
     except ModuleNotFoundError as missing:
         raise UsageError(f"{missing.name} is missing: pip install 'dpquery[server]'") from None

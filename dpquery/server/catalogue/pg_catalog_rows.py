@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dpquery.server.catalogue.relations import (
+from dpquery.server.catalogue.pg_relations import (
     BY_OID,
     CATALOGUE,
     ELEMENTS,
@@ -19,7 +19,7 @@ from dpquery.server.catalogue.relations import (
     Relation,
     oid_of,
 )
-from dpquery.server.catalogue.schema import ShownTable
+from dpquery.server.catalogue.policy_tables import ShownTable
 
 OWNER, OWNER_OID, DATABASE_OID, TABLESPACE_OID, HEAP, ANALYST_OID = (
     "dpquery",
