@@ -21,7 +21,8 @@ from dpquery.client.remote import AnySession
 from dpquery.connecting import connect as open_session
 from dpquery.core.source_text import Source
 from dpquery.errors import Diagnostic, DPQueryError, SessionUnusable
-from dpquery.sql.parse.literals import Values, misfit, with_values
+from dpquery.sql.parse.literals import misfit
+from dpquery.sql.parse.parameters import Values, with_values
 
 # Types by the names of PEP 249: what `description` gives, what parameters are made of.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from dpquery.core.source_text import Source
-from dpquery.sql.parse.literals import with_values
+from dpquery.sql.parse.parameters import with_values
 
 
 class _Parser(ArgumentParser):

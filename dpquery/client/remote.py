@@ -201,7 +201,7 @@ class RemoteSession(Usable):
             raise self._told(no_statement(text), Source(""))
         source = Source(text)
         if len(text) > LONG:
-            from dpquery.sql.parse.guards import check_text
+            from dpquery.sql.parse.text_checks import check_text
 
             try:
                 check_text(source)

@@ -50,7 +50,7 @@ from dpquery.server.worker_messages import (
     tag_of,
 )
 from dpquery.session import Session
-from dpquery.sql.parse.literals import Values, with_values
+from dpquery.sql.parse.parameters import Values, with_values
 
 Arguments = Mapping[str, Any]
 _RATIO = re.compile(r"\d{1,999}/[1-9]\d{0,999}", re.ASCII)

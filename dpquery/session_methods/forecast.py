@@ -23,8 +23,8 @@ from dpquery.core.privacy_events import Event, Pure, Refined
 from dpquery.core.source_text import Source
 from dpquery.errors import QueryRefused, shown
 from dpquery.sql.commands import Create, Drop, Set, read_aside, refreshed
+from dpquery.sql.epsilon_shares import share_text
 from dpquery.sql.parse.literals import misfit
-from dpquery.sql.shares import share_text
 
 if TYPE_CHECKING:
     from dpquery.client.remote import AnySession

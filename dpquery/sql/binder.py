@@ -19,13 +19,13 @@ from dpquery.errors import (
 from dpquery.ir.query import Bound
 from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Policy, PublicFacts
+from dpquery.sql.bind.call_options import lacks_bounds
 from dpquery.sql.bind.from_clause import Derived
-from dpquery.sql.bind.options import lacks_bounds
-from dpquery.sql.bind.rows.fields import read_fields
+from dpquery.sql.bind.rows.struct_fields import read_fields
 from dpquery.sql.bind.statement import Statement
+from dpquery.sql.epsilon_shares import Shares
 from dpquery.sql.parse.parser import Parsed, parse
 from dpquery.sql.postprocess.from_clause import Open
-from dpquery.sql.shares import Shares
 from dpquery.sql.suggest.dialects import BOUND, LONGEST_MENDED, UNKNOWN, with_slip_mended
 
 

@@ -33,7 +33,7 @@ from dpquery.rowfunctions.analysis.contradictions import (
     mistyped,
 )
 from dpquery.rowfunctions.analysis.ranges import implied
-from dpquery.sql.bind.joins.semi_joins import said_of
+from dpquery.sql.bind.joins.where_subqueries import said_of
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.parse.literals import chain, unwrapped
 from dpquery.sql.parse.spans import Spans, mended

@@ -13,9 +13,9 @@ from sqlglot import expressions as exp
 
 from dpquery.functions.base import DPFunction
 from dpquery.sql.bind.from_clause import Context, Private
-from dpquery.sql.bind.groupings import groupings_in, is_distinct_alone, key_of
-from dpquery.sql.bind.joins.ties import NONE, Keys, enough, keys_at
-from dpquery.sql.bind.rows.unit_rows import is_exact_aggregate
+from dpquery.sql.bind.group_by_clause import groupings_in, is_distinct_alone, key_of
+from dpquery.sql.bind.joins.join_keys import NONE, Keys, enough, keys_at
+from dpquery.sql.bind.rows.unit_aggregates import is_exact_aggregate
 from dpquery.sql.bind.scope import PLAIN, Scope, fold
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import Spans

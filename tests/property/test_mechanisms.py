@@ -23,7 +23,7 @@ from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy
 from dpquery.session import Session
-from dpquery.sql.bind.options import MECHANISM_ALIASES
+from dpquery.sql.bind.call_options import MECHANISM_ALIASES
 from tests.property.test_extremes import (
     COLUMNS,
     LEAST,

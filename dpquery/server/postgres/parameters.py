@@ -21,7 +21,8 @@ from dpquery.policy.model import Policy
 from dpquery.server.postgres import types
 from dpquery.server.postgres.messages import Refused
 from dpquery.server.worker_messages import fault_of
-from dpquery.sql.parse.literals import read_digits, tokens_of, written_value
+from dpquery.sql.parse.literals import read_digits, written_value
+from dpquery.sql.parse.parameters import tokens_of
 
 MOST = 1000
 """Parameters of one statement."""

@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 
 from dpquery.server.postgres.messages import Refused
 from dpquery.sql.commands import Subject
-from dpquery.sql.parse.guards import MAX_BYTES
+from dpquery.sql.parse.text_checks import MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)

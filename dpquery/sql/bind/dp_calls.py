@@ -31,8 +31,7 @@ from dpquery.functions.error_targets import CONFIDENCE, ERRORS, OVER
 from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
-from dpquery.sql.bind.list_arguments import bind_points, is_number, listed_in, some_points
-from dpquery.sql.bind.options import (
+from dpquery.sql.bind.call_options import (
     Given,
     read_option,
     read_options,
@@ -40,11 +39,12 @@ from dpquery.sql.bind.options import (
     read_whole_between,
     refuse_constant,
 )
-from dpquery.sql.bind.orders import Orders
+from dpquery.sql.bind.list_arguments import bind_points, is_number, listed_in, some_points
+from dpquery.sql.bind.quantile_orders import Orders
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
+from dpquery.sql.epsilon_shares import Shares, share_text
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.shares import Shares, share_text
 from dpquery.sql.suggest.dialects import meant_call, nearest_function
 from dpquery.sql.suggest.queries import (
     call_about,

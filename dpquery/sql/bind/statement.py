@@ -31,18 +31,19 @@ from dpquery.sql.bind.from_clause import (
     is_star,
     owners_of,
 )
-from dpquery.sql.bind.groupings import finds_keys
-from dpquery.sql.bind.groups import Keys
-from dpquery.sql.bind.joins.semi_joins import chosen, refuse_results_in_where, said_of
+from dpquery.sql.bind.group_by_clause import finds_keys
+from dpquery.sql.bind.group_keys import Keys
 from dpquery.sql.bind.joins.unit_joins import Item, bind_from
+from dpquery.sql.bind.joins.where_subqueries import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.pivot import RELEASED, Pivot
-from dpquery.sql.bind.released import Released, raw, unaskable
+from dpquery.sql.bind.private_subqueries import combined_rows, derive
+from dpquery.sql.bind.released_tables import Released, raw, unaskable
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, written_name
-from dpquery.sql.bind.subqueries import combined_rows, derive
 from dpquery.sql.contribution_bounds import contribution
 from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
-from dpquery.sql.parse.lists import refuse_list
+from dpquery.sql.epsilon_shares import Shares, shared
+from dpquery.sql.parse.list_joins import refuse_list
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
@@ -74,7 +75,6 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
-from dpquery.sql.shares import Shares, shared
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice, same_units
 from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
 

@@ -23,12 +23,12 @@ from dpquery.core.source_text import Source, Span
 from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused, advice
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
-from dpquery.sql.parse.audit import ALLOWED, check_all_read
-from dpquery.sql.parse.brackets import without_brackets
-from dpquery.sql.parse.guards import read_statement
-from dpquery.sql.parse.lists import SPLITS, join_lists
-from dpquery.sql.parse.schemas import read_schemas
+from dpquery.sql.parse.bracketed_joins import without_brackets
+from dpquery.sql.parse.list_joins import SPLITS, join_lists
+from dpquery.sql.parse.schema_names import read_schemas
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
+from dpquery.sql.parse.text_audit import ALLOWED, check_all_read
+from dpquery.sql.parse.text_checks import read_statement
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.constructs import is_misused, misread, refuse_construct, unfinished

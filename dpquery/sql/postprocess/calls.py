@@ -14,7 +14,7 @@ from dpquery.core.time_zones import known
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
-from dpquery.sql.bind.rows.typed import called, miscounted, read_interval, word_of
+from dpquery.sql.bind.rows.typed_expressions import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import (

@@ -12,12 +12,12 @@ from dpquery.core.source_text import Span
 from dpquery.core.types import DATE, MOMENTS, NUMERIC, TIME, TIMESTAMP, TIMESTAMPTZ, Kind
 from dpquery.errors import refusal
 from dpquery.sql.bind.rows.expressions import paired
-from dpquery.sql.bind.rows.typed import narrower_name, target
+from dpquery.sql.bind.rows.typed_expressions import narrower_name, target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.parse.lists import list_of, refuse_list, written_out
+from dpquery.sql.parse.list_joins import list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
+from dpquery.sql.parse.text_audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.postprocess.calls import applied, days, indexed, moved
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.interval_ends import end_of

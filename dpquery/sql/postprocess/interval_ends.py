@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import refusal
 from dpquery.ir.query import IntervalEnd
-from dpquery.sql.bind.options import read_number_between
+from dpquery.sql.bind.call_options import read_number_between
 from dpquery.sql.bind.scope import fold, is_call
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.postprocess.values import Value

@@ -10,7 +10,7 @@ from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star
-from dpquery.sql.bind.groupings import groupings_in
+from dpquery.sql.bind.group_by_clause import groupings_in
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
 from dpquery.sql.empty_answers import refuse_offset
 from dpquery.sql.parse.literals import read_place, unwrapped

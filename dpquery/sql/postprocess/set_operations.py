@@ -10,8 +10,8 @@ from sqlglot import expressions as exp
 from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import advice
+from dpquery.sql.bind.private_subqueries import uneven
 from dpquery.sql.bind.scope import fold
-from dpquery.sql.bind.subqueries import uneven
 from dpquery.sql.parse.literals import read_place
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, require_rows

@@ -18,7 +18,7 @@ from sqlglot import expressions as exp
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, refusal
 from dpquery.ir.query import Key, Origin
-from dpquery.sql.bind.released import Released, unknown_function
+from dpquery.sql.bind.released_tables import Released, unknown_function
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.calls import aggregated, asked_keys, windowed

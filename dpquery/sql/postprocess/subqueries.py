@@ -21,7 +21,7 @@ from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.query import Above, IntervalEnd
 from dpquery.sql.bind.from_clause import Context
-from dpquery.sql.bind.released import unaskable
+from dpquery.sql.bind.released_tables import unaskable
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.spans import Spans, mended, outside
 from dpquery.sql.postprocess.from_clause import (

@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError
 
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, advice, nearest, refusal
-from dpquery.sql.bind.rows.typed import target
+from dpquery.sql.bind.rows.typed_expressions import target
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
 from dpquery.sql.postprocess.functions import AGGREGATES
 

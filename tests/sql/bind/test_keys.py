@@ -23,7 +23,7 @@ from dpquery.policy.model import (
     Table,
 )
 from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS
-from dpquery.sql.bind.groups import MOST_RANGED
+from dpquery.sql.bind.group_keys import MOST_RANGED
 from dpquery.sql.binder import bind
 from dpquery.sql.parse.parser import parse
 from tests.corpus.cases import facts, refusal

@@ -15,7 +15,8 @@ from dpquery.core.source_text import Source, Span
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP
 from dpquery.errors import NameRefused
 from dpquery.ir.expr import Literal, decimal
-from dpquery.sql.parse.literals import read_literal, with_values, written_value
+from dpquery.sql.parse.literals import read_literal, written_value
+from dpquery.sql.parse.parameters import with_values
 from dpquery.sql.parse.parser import parse
 
 PRINTED = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=30)

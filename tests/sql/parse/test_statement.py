@@ -9,7 +9,7 @@ import pytest
 
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, SyntaxRefused
-from dpquery.sql.parse.guards import MAX_BYTES, MAX_TOKENS, read_statement
+from dpquery.sql.parse.text_checks import MAX_BYTES, MAX_TOKENS, read_statement
 from tests.corpus.cases import planned, refusal
 
 COUNT = "SELECT DP_COUNT(*, eps=0.1) FROM staff"

@@ -53,7 +53,7 @@ from dpquery.sql.suggest.joins import JoinedBy, refuse_key, refuse_released
 from dpquery.sql.suggest.queries import COUNT, query_about
 
 if TYPE_CHECKING:
-    from dpquery.sql.bind.groups import Keys
+    from dpquery.sql.bind.group_keys import Keys
 
 MOST_PAIRED = 200_000
 """Rows of public tables that are put together, to see which groups there are."""

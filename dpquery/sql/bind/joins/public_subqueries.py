@@ -26,8 +26,8 @@ from dpquery.ir.relations import PublicJoin
 from dpquery.sql.bind.from_clause import Context, Private, is_star
 from dpquery.sql.bind.joins.public_joins import TableJoin, all_of
 from dpquery.sql.bind.rows.expressions import Conditions
-from dpquery.sql.bind.rows.typed import case, nothing
-from dpquery.sql.bind.rows.unit_rows import is_exact_aggregate
+from dpquery.sql.bind.rows.typed_expressions import case, nothing
+from dpquery.sql.bind.rows.unit_aggregates import is_exact_aggregate
 from dpquery.sql.bind.scope import Scope, fold, is_query
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.postprocess.from_clause import From

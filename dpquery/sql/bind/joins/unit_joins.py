@@ -46,6 +46,7 @@ from dpquery.sql.bind.from_clause import (
     materialised,
     merged_ref,
 )
+from dpquery.sql.bind.joins.join_keys import tied_by_keys
 from dpquery.sql.bind.joins.public_joins import (
     KeyJoin,
     ReleasedJoin,
@@ -53,12 +54,11 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
-from dpquery.sql.bind.joins.ties import tied_by_keys
 from dpquery.sql.bind.rows.expressions import Conditions, equated_always
-from dpquery.sql.bind.rows.row_lists import element, row_list
-from dpquery.sql.bind.rows.typed import alike
+from dpquery.sql.bind.rows.list_conditions import element, row_list
+from dpquery.sql.bind.rows.typed_expressions import alike
 from dpquery.sql.bind.scope import Member, Scope, fold
-from dpquery.sql.parse.lists import HIDDEN, refuse_list
+from dpquery.sql.parse.list_joins import HIDDEN, refuse_list
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.size_limits import MOST_COPIES, require_few_joined
 from dpquery.sql.suggest.joins import (

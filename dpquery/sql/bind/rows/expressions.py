@@ -36,9 +36,9 @@ from dpquery.rowfunctions.analysis.key_domains import is_exact, values_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.sql.bind.rows.row_lists import among_list, in_list, is_true
-from dpquery.sql.bind.rows.sizes import Sizes
-from dpquery.sql.bind.rows.typed import (
+from dpquery.sql.bind.rows.expression_sizes import Sizes
+from dpquery.sql.bind.rows.list_conditions import among_list, in_list, is_true
+from dpquery.sql.bind.rows.typed_expressions import (
     Remedy,
     arithmetic,
     at_time_zone,
@@ -65,10 +65,10 @@ from dpquery.sql.bind.scope import (
     is_interval_end,
     written_name,
 )
-from dpquery.sql.parse.audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.parse.lists import list_of
+from dpquery.sql.parse.list_joins import list_of
 from dpquery.sql.parse.literals import chain, conjuncts, read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.text_audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.privacy_rules import require_calendar
 from dpquery.sql.suggest.queries import (
@@ -82,7 +82,7 @@ from dpquery.sql.suggest.queries import (
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
-    from dpquery.sql.shares import Shares
+    from dpquery.sql.epsilon_shares import Shares
 
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",

@@ -26,12 +26,12 @@ from dpquery.sql.bind.from_clause import (
     is_star,
     merged_ref,
 )
-from dpquery.sql.bind.groupings import key_of, refuse_sets
-from dpquery.sql.bind.joins.semi_joins import null_safe
-from dpquery.sql.bind.joins.ties import enough, keys_at, keys_held
+from dpquery.sql.bind.group_by_clause import key_of, refuse_sets
+from dpquery.sql.bind.joins.join_keys import enough, keys_at, keys_held
 from dpquery.sql.bind.joins.unit_joins import semi_join
-from dpquery.sql.bind.rows.typed import alike
-from dpquery.sql.bind.rows.unit_rows import (
+from dpquery.sql.bind.joins.where_subqueries import null_safe
+from dpquery.sql.bind.rows.typed_expressions import alike
+from dpquery.sql.bind.rows.unit_aggregates import (
     PerUnitRows,
     WindowRows,
     WrittenOut,

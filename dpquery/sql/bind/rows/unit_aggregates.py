@@ -36,7 +36,7 @@ from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.analysis.nulls import nulls_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.from_clause import Context, Private, derived_ref
-from dpquery.sql.bind.joins.ties import enough, keys_at
+from dpquery.sql.bind.joins.join_keys import enough, keys_at
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import Scope, fold, is_query, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped

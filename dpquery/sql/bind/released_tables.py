@@ -27,7 +27,7 @@ from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.analysis.conditions import facts_of
 from dpquery.rowfunctions.analysis.key_domains import values_of
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.groups import has_listed_groups
+from dpquery.sql.bind.group_keys import has_listed_groups
 from dpquery.sql.bind.rows.expressions import operand
 from dpquery.sql.bind.scope import (
     Scope,

@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source_text import Span
 from dpquery.errors import refusal
-from dpquery.sql.bind.options import read_number_between
+from dpquery.sql.bind.call_options import read_number_between
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import Spans
 from dpquery.sql.suggest.dialects import boundaries, is_share

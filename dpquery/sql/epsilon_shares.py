@@ -15,7 +15,7 @@ from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import refusal
 from dpquery.ir.query import Call
-from dpquery.sql.bind.options import LEAST_DELTA
+from dpquery.sql.bind.call_options import LEAST_DELTA
 
 _DIGITS = 30
 """Digits of a share that is shown, as of any epsilon: what is charged is the exact one."""

@@ -21,15 +21,7 @@ from typing import NamedTuple
 from sqlglot import expressions as exp
 
 from dpquery.ir.expr import ColumnRef, Expr
-from dpquery.ir.relations import (
-    Output,
-    PerUnit,
-    Project,
-    Relation,
-    TableScan,
-    UnionAll,
-    walk,
-)
+from dpquery.ir.relations import Output, PerUnit, Project, Relation, TableScan, UnionAll, walk
 from dpquery.policy.model import Policy, Table
 from dpquery.sql.bind.from_clause import Context, Private
 from dpquery.sql.parse.literals import unwrapped

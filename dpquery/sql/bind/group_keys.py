@@ -37,7 +37,7 @@ from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS, Values, undecla
 from dpquery.rowfunctions.analysis.nulls import nulls_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.dp_calls import Calls
-from dpquery.sql.bind.groupings import (
+from dpquery.sql.bind.group_by_clause import (
     groupings_in,
     is_distinct_alone,
     is_finder,

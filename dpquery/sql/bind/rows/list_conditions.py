@@ -31,8 +31,8 @@ from dpquery.ir.expr import (
     decimal,
     longest_of,
 )
-from dpquery.sql.bind.rows.typed import alike, bound_call, case
-from dpquery.sql.parse.lists import SPLITS, list_of, refuse_list, written_out
+from dpquery.sql.bind.rows.typed_expressions import alike, bound_call, case
+from dpquery.sql.parse.list_joins import SPLITS, list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.suggest.queries import mismatch, with_article
