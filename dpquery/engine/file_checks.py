@@ -33,8 +33,9 @@ from dpquery.policy.model import (
 )
 from dpquery.policy.sources import parquet_footers
 from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.misfits import Misfit, file_misfits
 from dpquery.policy.sources.parquet_footers import footer
-from dpquery.policy.sources.schema import Misfit, Schema, file_misfits, file_schemas, fitted
+from dpquery.policy.sources.schema import Schema, file_schemas, fitted
 from dpquery.policy.sources.snapshots import Snapshot, State
 
 _END = 2**20

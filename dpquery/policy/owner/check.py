@@ -26,15 +26,8 @@ from dpquery.core.privacy import Ceiling, decimal_text
 from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
 from dpquery.policy.owner.table_links import lacking, names_of, owners, shared
-from dpquery.policy.sources.schema import (
-    Misfit,
-    Schema,
-    file_misfits,
-    file_schemas,
-    lacking_columns,
-    read_schema,
-    schema_of,
-)
+from dpquery.policy.sources.misfits import Misfit, file_misfits, lacking_columns
+from dpquery.policy.sources.schema import Schema, file_schemas, read_schema, schema_of
 from dpquery.policy.sources.snapshots import LONGEST
 
 Misfits = Callable[[Table], list[Misfit]]

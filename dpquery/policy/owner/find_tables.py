@@ -21,6 +21,7 @@ from dpquery.policy.name_conventions import words
 from dpquery.policy.readers import ascii_folded, read_name
 from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.databases import sqlite_names
+from dpquery.policy.sources.misfits import file_misfits
 from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
@@ -35,7 +36,6 @@ from dpquery.policy.sources.paths import (
 from dpquery.policy.sources.schema import (
     Schema,
     external_schema,
-    file_misfits,
     read_header,
     read_schema,
     united,

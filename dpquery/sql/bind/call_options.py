@@ -30,7 +30,7 @@ from dpquery.ir.query import Call, Options, Wanted
 from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import as_moment, read_literal, unwrapped
-from dpquery.sql.suggest.queries import with_article
+from dpquery.sql.suggest.type_mismatches import with_article
 
 AUTO = "auto"
 LEAST_DELTA = Fraction(1, 10**30)

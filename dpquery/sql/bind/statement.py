@@ -76,7 +76,8 @@ from dpquery.sql.postprocess.values import (
     quoted,
 )
 from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice, same_units
-from dpquery.sql.suggest.queries import COUNT, mismatch, query_about, query_of_policy
+from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
+from dpquery.sql.suggest.type_mismatches import mismatch
 
 MOST_DERIVED = 8
 """Tables that one statement makes of public ones."""

@@ -38,7 +38,7 @@ from dpquery.sql.postprocess.values import (
     widest,
 )
 from dpquery.sql.suggest.constructs import refuse_construct
-from dpquery.sql.suggest.queries import mismatch
+from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.stages import Base

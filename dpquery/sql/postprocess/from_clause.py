@@ -21,7 +21,7 @@ from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_tabl
 from dpquery.sql.parse.literals import chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
 from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, comparable, made
-from dpquery.sql.suggest.queries import mismatch
+from dpquery.sql.suggest.type_mismatches import mismatch
 
 _SIDES = {"LEFT", "RIGHT", "FULL"}
 _SEMI = {"SEMI", "ANTI"}

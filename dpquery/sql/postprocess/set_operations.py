@@ -17,7 +17,7 @@ from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, require_rows
 from dpquery.sql.postprocess.subqueries import Opener, unlike
 from dpquery.sql.postprocess.values import comparable, direction, row_count
-from dpquery.sql.suggest.queries import mismatch
+from dpquery.sql.suggest.type_mismatches import mismatch
 
 _NO_ROW = "CAST(NULL AS BIGINT)"
 _AS_IS = "{}"

@@ -35,7 +35,8 @@ from dpquery.engine.duckdb.sources.row_wise import collated, plan_of, types_of, 
 from dpquery.policy.document import Unfit, written
 from dpquery.policy.model import Column, DatabaseTable, Table
 from dpquery.policy.readers import read_name
-from dpquery.policy.sources.schema import Found, Misfit, Schema, compare, fitted, schema_from
+from dpquery.policy.sources.misfits import Misfit, compare
+from dpquery.policy.sources.schema import Found, Schema, fitted, schema_from
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Types of which every value is a BIGINT."""

@@ -40,15 +40,8 @@ from dpquery.policy.model import (
 from dpquery.policy.readers import ascii_folded
 from dpquery.policy.sources.arrow_timestamps import MomentsOfFiles, total_batches
 from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.schema import (
-    Misfit,
-    Schema,
-    file_misfits,
-    file_schemas,
-    fitted,
-    read_header,
-    seen_schema,
-)
+from dpquery.policy.sources.misfits import Misfit, file_misfits
+from dpquery.policy.sources.schema import Schema, file_schemas, fitted, read_header, seen_schema
 from dpquery.policy.sources.snapshots import LONGEST, Snapshot, Unreadable
 from dpquery.rowfunctions.lists import MOST_VALUES
 

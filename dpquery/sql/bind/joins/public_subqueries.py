@@ -31,7 +31,7 @@ from dpquery.sql.bind.rows.unit_aggregates import is_exact_aggregate
 from dpquery.sql.bind.scope import Scope, fold, is_query
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.postprocess.from_clause import From
-from dpquery.sql.suggest.queries import mismatch
+from dpquery.sql.suggest.type_mismatches import mismatch
 
 OF_EXISTS = frozenset({"expressions", "from_", "joins", "where", "distinct"})
 """Clauses that say which rows there are, or nothing of it."""

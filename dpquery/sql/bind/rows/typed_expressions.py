@@ -59,7 +59,7 @@ from dpquery.rowfunctions.dates import CLOCK, PART_NAMES, UNIT_NAMES, UNIT_WORDS
 from dpquery.sql.bind.rows.local_time import instant, local
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, in_zone, read_digits
-from dpquery.sql.suggest.queries import mismatch, with_article
+from dpquery.sql.suggest.type_mismatches import mismatch, with_article
 
 Remedy = Callable[[], str]
 """What to write instead, computed where values turn out not to match."""

@@ -42,7 +42,7 @@ from dpquery.sql.bind.scope import Scope, fold, is_query, written_name
 from dpquery.sql.parse.literals import read_digits, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.suggest.queries import mismatch, with_article
+from dpquery.sql.suggest.type_mismatches import mismatch, with_article
 
 _FUNCTIONS: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,
