@@ -28,7 +28,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable, find_bounds, release
-from dpquery.sql.suggest.queries import within_delta
+from dpquery.sql.suggest.offered_queries import within_delta
 
 E = TypeVar("E", bound=DPQueryError)
 

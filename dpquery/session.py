@@ -65,7 +65,7 @@ from dpquery.sql.parse.parser import parse
 from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.privacy_rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
-from dpquery.sql.suggest.queries import query_of_policy
+from dpquery.sql.suggest.offered_queries import query_of_policy
 from dpquery.sql.views import View, Views, reading
 from dpquery.usable import Usable
 

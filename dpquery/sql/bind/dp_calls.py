@@ -46,7 +46,13 @@ from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.epsilon_shares import Shares, share_text
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.dialects import meant_call, nearest_function
-from dpquery.sql.suggest.queries import call_about, fits, other_call, sample_call, taken_by
+from dpquery.sql.suggest.offered_queries import (
+    call_about,
+    fits,
+    other_call,
+    sample_call,
+    taken_by,
+)
 from dpquery.sql.suggest.type_mismatches import mismatch, with_article
 
 _PRICES = frozenset({"eps", "rho", *(one.name for one in ERRORS)})

@@ -50,7 +50,7 @@ from dpquery.sql.bind.rows.expressions import Conditions, operand
 from dpquery.sql.bind.scope import fold, listed_names, written_name
 from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.queries import query_about, ranged_by
+from dpquery.sql.suggest.offered_queries import query_about, ranged_by
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context

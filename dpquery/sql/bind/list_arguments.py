@@ -15,7 +15,7 @@ from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import Compare, Expr, Literal, Widen
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.literals import read_literal, unwrapped
-from dpquery.sql.suggest.queries import sample_call
+from dpquery.sql.suggest.offered_queries import sample_call
 
 Mended = Callable[[str], str]
 """From another text for what stands in brackets to the whole call."""

@@ -40,7 +40,7 @@ from dpquery.sql.bind.rows.unit_aggregates import (
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.suggest.joins import refuse_across, refuse_group, refuse_without_unit
+from dpquery.sql.suggest.join_refusals import refuse_across, refuse_group, refuse_without_unit
 
 _ACROSS_UNITS = {"limit": "LIMIT", "offset": "OFFSET", "order": "ORDER BY"}
 _MISPLACED = {

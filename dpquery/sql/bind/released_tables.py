@@ -49,7 +49,7 @@ from dpquery.sql.suggest.dialects import (
     is_aggregate,
     nearest_function,
 )
-from dpquery.sql.suggest.queries import COUNT, parted, query_about
+from dpquery.sql.suggest.offered_queries import COUNT, parted, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
 FEW_GROUPS = 1000

@@ -75,8 +75,13 @@ from dpquery.sql.postprocess.values import (
     condition,
     quoted,
 )
-from dpquery.sql.suggest.joins import JoinedBy, refuse_correlated, refuse_twice, same_units
-from dpquery.sql.suggest.queries import COUNT, query_about, query_of_policy
+from dpquery.sql.suggest.join_refusals import (
+    JoinedBy,
+    refuse_correlated,
+    refuse_twice,
+    same_units,
+)
+from dpquery.sql.suggest.offered_queries import COUNT, query_about, query_of_policy
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 MOST_DERIVED = 8

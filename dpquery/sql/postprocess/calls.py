@@ -17,7 +17,7 @@ from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.functions import BY_NAME, KINDS, PATTERNED, SPECIAL, Function
 from dpquery.sql.postprocess.values import Value, in_calendar, made, widest
-from dpquery.sql.suggest.constructs import refuse_construct
+from dpquery.sql.suggest.refused_constructs import refuse_construct
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:

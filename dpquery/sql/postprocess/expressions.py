@@ -37,7 +37,7 @@ from dpquery.sql.postprocess.values import (
     made,
     widest,
 )
-from dpquery.sql.suggest.constructs import refuse_construct
+from dpquery.sql.suggest.refused_constructs import refuse_construct
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dpquery.sql.bind.call_options import read_number_between
 from dpquery.sql.bind.scope import fold, is_call
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.postprocess.values import Value
-from dpquery.sql.suggest.queries import COUNT, query_of_policy
+from dpquery.sql.suggest.offered_queries import COUNT, query_of_policy
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions

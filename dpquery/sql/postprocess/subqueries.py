@@ -32,7 +32,7 @@ from dpquery.sql.postprocess.from_clause import (
     outgrown,
 )
 from dpquery.sql.postprocess.values import Value, comparable
-from dpquery.sql.suggest.queries import query_of_policy
+from dpquery.sql.suggest.offered_queries import query_of_policy
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.suggest.queries import (
+from dpquery.sql.suggest.offered_queries import (
     COUNT,
     between,
     call_about,

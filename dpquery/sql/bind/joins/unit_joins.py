@@ -61,7 +61,7 @@ from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.parse.list_joins import HIDDEN, refuse_list
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.size_limits import MOST_COPIES, require_few_joined
-from dpquery.sql.suggest.joins import (
+from dpquery.sql.suggest.join_refusals import (
     JoinedBy,
     refuse_before,
     refuse_computed,

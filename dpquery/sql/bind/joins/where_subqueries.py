@@ -66,8 +66,8 @@ from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, writt
 from dpquery.sql.parse.list_joins import list_of
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
-from dpquery.sql.suggest.joins import same_units
-from dpquery.sql.suggest.queries import parted
+from dpquery.sql.suggest.join_refusals import same_units
+from dpquery.sql.suggest.offered_queries import parted
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:

@@ -71,7 +71,7 @@ from dpquery.sql.parse.spans import Spans, outside
 from dpquery.sql.parse.text_audit import ARITHMETIC, COMPARISONS
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.privacy_rules import require_calendar
-from dpquery.sql.suggest.queries import COUNT, query_about, sample_condition
+from dpquery.sql.suggest.offered_queries import COUNT, query_about, sample_condition
 from dpquery.sql.suggest.type_mismatches import as_compared, mismatch, no_null
 
 if TYPE_CHECKING:
