@@ -250,6 +250,8 @@ class Step:
     """Why this mechanism, where there was a choice."""
     refines: str = ""
     """What an earlier release has lost, whose place this takes: epsilon is on top of it."""
+    at_best: str = ""
+    """What no mechanism undercuts where one unit is added or removed, and how far this is."""
 
 
 class Measured(Protocol):
@@ -440,6 +442,11 @@ class Release(ABC):
         """Return what was released beside the value, in words."""
         return ()
 
+    @property
+    def at_best(self) -> str:
+        """What no mechanism undercuts (`floors.py`), in words; empty where no theorem says."""
+        return ""
+
     @abstractmethod
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts for EXPLAIN; `waiting` says that bounds are to be found first.
@@ -453,7 +460,8 @@ class Release(ABC):
         """Describe it for EXPLAIN."""
         words = self.describe(waiting=waiting)
         weight, name = self.measures[0].weight, self.drawn_by()
-        return Step(self.function, name, self.epsilon, *words, weight, self.why)
+        best = "" if waiting else self.at_best
+        return Step(self.function, name, self.epsilon, *words, weight, self.why, "", best)
 
 
 class Takes(StrEnum):

@@ -18,6 +18,7 @@ from fractions import Fraction
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import PlanRefused, QueryRefused, Worded, refusal
+from dpquery.functions import floors
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     EPS,
@@ -184,6 +185,14 @@ class ModeRelease(ChosenRelease):
             in_rows(self.measure.weight, 1 / self.mechanism.rate),
             f"at most {self.rows(lacking)} fewer than the mode",
         )
+
+    @property
+    def at_best(self) -> str:
+        """Compare what is lacking at most."""
+        weight, cells = self.measure.weight, self.code.cells
+        lacking = Fraction(self.mechanism.shortfall(cells, LEVEL), weight.scale)
+        least = floors.packed(cells, self.epsilon) * weight.limit
+        return floors.told(Fraction(least), lacking, "rows fewer")
 
 
 def _plan_mode(call: Call, facts: Facts) -> ModeRelease:

@@ -13,7 +13,7 @@ from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
 from dpquery.core.events import Event
-from dpquery.core.privacy import Loss, decimal_text
+from dpquery.core.privacy import Loss, Neighbours, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
@@ -235,6 +235,7 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
         sensitivity=f"{step.sensitivity}, times k",
         noise_scale=f"{step.noise_scale}, times k",
         expected_error=f"{step.expected_error}, times k",
+        at_best="",
     )
 
 
@@ -265,6 +266,9 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  one unit   changes it by at most {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+    copied = _copied(scan.relation, policy)[1]  # whether rows meet so many is up to the data
+    if step.at_best and policy.neighbours is Neighbours.ADD_REMOVE and not copied:
+        yield f"  no better  {step.at_best}"
 
 
 def _wanted(wanted: Wanted) -> str:

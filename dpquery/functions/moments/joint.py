@@ -108,6 +108,11 @@ class JointRelease(BernsteinRelease):
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
 
     @property
+    def at_best(self) -> str:
+        """Say nothing: what is drawn for several numbers is compared with no bound of one."""
+        return ""
+
+    @property
     def possible(self) -> tuple[float, float] | None:
         """The ends of means and spreads."""
         return (

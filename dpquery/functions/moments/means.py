@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from dpquery.core.types import DOUBLE
 from dpquery.errors import refusal
+from dpquery.functions import floors
 from dpquery.functions.additive import (
     ADDITIVE,
     LARGEST,
@@ -29,6 +30,7 @@ from dpquery.functions.additive import (
     additive_noise,
     double,
     needless,
+    reaches,
     significant,
 )
 from dpquery.functions.base import (
@@ -249,6 +251,18 @@ class BernsteinRelease(Release):
             f"{counted(scale / row, what)}, in each sum",
             self.shape.error(share, basis, times, f"{what}s"),
         )
+
+    @property
+    def at_best(self) -> str:
+        """Compare a mean with the least error over as many rows as EXPLAIN states it for."""
+        measure, noise, row = self.measures[-1], self.mechanism, self._basis.row
+        if not isinstance(self.shape, Mean) or noise.norm != 1:
+            return ""
+        if not reaches(measure, self.distance):
+            return ""
+        _, high = noise.interval(0, LEVEL)
+        far, scale = max(Fraction(high), noise.scale_shown), noise.scale_shown / row
+        return floors.told_of_mean(self.epsilon, measure, self.width, far / row, scale)
 
 
 def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
