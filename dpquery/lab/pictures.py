@@ -64,10 +64,11 @@ def save(wishes: Wishes, outcomes: Sequence[Outcome], file: str) -> None:
     axes, names = figure.subplots(), varied(outcomes)
     if len(names) == 1:
         _lines(axes, outcomes, names[0])
-        axes.set_ylabel(f"error, in {wishes.topic.unit}")
+        figure.legend(loc="outside right upper")
     else:
         on_axes(chart(wishes, outcomes), axes)
         axes.tick_params(axis="x", rotation=30)
+    axes.set_ylabel(f"error, in {wishes.topic.unit} (95 % within)")
     axes.set_title(f"{wishes.topic.name} of synthetic rows: {wishes.law.name}")
     figure.savefig(file, dpi=150)
 
@@ -85,4 +86,3 @@ def _lines(axes: Any, outcomes: Sequence[Outcome], name: str) -> None:
         reach = [_USUAL * one.deviation for one in of]
         axes.errorbar(places, errors, yerr=reach, marker="o", capsize=3, label=mechanism)
     axes.set(xscale="log", yscale="log", xlabel=name)
-    axes.legend()

@@ -56,8 +56,9 @@ class Topic:
 
     def told(self, cell: NoisyCell, asked: Asked) -> float | None:
         """Return how far off a value is at most, 95 times in 100, as its answer tells."""
-        if self.function is QUANTILE and (ranks := cell.rank_interval(LEVEL)) is not None:
-            return float(ranks)
+        if self.function is QUANTILE:
+            ranks = cell.rank_interval(LEVEL)
+            return None if ranks is None else float(ranks)
         interval = cell.interval(LEVEL)
         if interval is None or isinstance(cell.value, list):
             return None

@@ -7,8 +7,12 @@ import re
 
 import pytest
 
+from dpquery.functions.quantile import OF_LISTS
 from dpquery.lab.figures import ALL, table
 from dpquery.lab.figures.thresholds import _of_sensitivity, _of_thresholds
+from dpquery.lab.laws import LAWS
+from dpquery.lab.topics import TOPICS
+from tests.tasks import ROOT
 
 EXACT = ("limit", "bernoulli", "tails", "warner", "staircase", "majority", "least")
 """Those of which nothing is drawn."""
@@ -70,6 +74,20 @@ def test_figures_have_names_and_say_what_differs():
         assert re.fullmatch("[a-z]+", name)
         assert figure.notes
         assert figure.place
+
+
+def test_the_page_explains_every_figure_and_shows_every_mechanism():
+    page = (ROOT / "docs" / "lab.md").read_text("utf-8")
+    explained = set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE))
+    shown = set(re.findall(r"^\$ dpquery lab figures (.*)$", page, re.MULTILINE)[0].split())
+    assert set(ALL) - explained - shown == {
+        "joint",
+        "normal",
+    }  # of which the notes say no number
+    named = re.findall(r"^ 1000   1.0   9   (\w+)", page, re.MULTILINE)
+    assert set(named) == set(OF_LISTS)
+    assert all(f"`{topic}`" in page for topic in TOPICS)
+    assert all(f"`{law}`" in page for law in LAWS)
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def _limit(draws: int) -> Iterator[Line]:
     yield Line("P[the limit is below], N large", "0.375", independent, why)
     lost = max(
         abs(math.log(p / q))
-        for p, q in zip(*(MeanExponential(ONE / 2, 2000).pmf(s, 200, 1) for s in (0, 1)),
+        for p, q in zip(*(MeanExponential(ONE / 2, 10_000).pmf(s, 100, 1) for s in (0, 1)),
                         strict=True)
     )  # fmt: skip
     why = "the rate e/2 loses e/2 + ln(2 - exp(-e/2))"
