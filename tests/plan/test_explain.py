@@ -325,12 +325,14 @@ def test_long_lines_are_broken_at_blanks_and_never_within_quotes(quoted: str):
         assert all(len(line) <= WIDTH for line in scan)
 
 
-def test_a_notebook_shows_an_explanation_line_by_line():
-    query = "SELECT DP_COUNT(*, eps=1) FROM staff WHERE age < 30"
+def test_a_notebook_shows_the_price_and_each_call_and_the_lines_on_demand():
+    query = "SELECT DP_COUNT(*, eps=1) AS n, DP_AVG(salary, eps=0.5) FROM staff WHERE age < 30"
     html = explained(query)._repr_html_()
-    assert html.startswith("<pre>charge ")
-    assert html.endswith("</pre>")
-    assert html.count("\n") == len(explained(query).lines) - 1
+    assert html.startswith("<div><b>costs 1.5</b>")
+    assert html.count("<tr><td") == 2
+    assert "± 3</td>" in html
+    lines = html.partition("<pre>")[2].partition("</pre>")[0]
+    assert lines.count("\n") == len(explained(query).lines) - 1
 
 
 def test_the_balance_knows_what_one_query_may_spend():
