@@ -21,7 +21,9 @@ from dpquery.lab.trial import Asked, Drawn, Rows, draw
 from dpquery.mechanisms.randomness import Randomness
 
 SETS = 10
-"""Of synthetic rows, from which every mechanism draws in turn."""
+"""Of synthetic rows, from which every mechanism draws in turn; fewer where these are many."""
+HELD = 5_000_000
+"""Rows of all sets together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def compared(wishes: Wishes) -> list[Outcome]:
 
 def _tried(wishes: Wishes, setting: Setting) -> Iterator[Outcome]:
     randomness = Randomness()
-    sets = [Rows(wishes.law.draw(setting.rows, randomness)) for _ in range(SETS)]
+    number = min(SETS, max(1, HELD // setting.rows))
+    sets = [Rows(wishes.law.draw(setting.rows, randomness)) for _ in range(number)]
     questions = wishes.topic.asked(wishes.law.top, setting.places)
     default = _planned(wishes, setting, questions, None)
     for name in wishes.topic.function.mechanisms:
@@ -171,7 +174,7 @@ def _notes(wishes: Wishes) -> Iterator[str]:
     topic, law = wishes.topic, wishes.law
     changed = "replaced" if wishes.neighbours is Neighbours.SUBSTITUTE else "added or removed"
     yield (
-        f"synthetic rows: {SETS} sets of the law {law.name} ({law.says}), from 0 to "
+        f"synthetic rows: up to {SETS} sets of the law {law.name} ({law.says}), from 0 to "
         f"{law.top:,}; nothing was read, nothing is charged"
     )
     places = f", the mean of m {topic.places}" if topic.places else ""

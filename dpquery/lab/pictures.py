@@ -83,6 +83,6 @@ def _lines(axes: Any, outcomes: Sequence[Outcome], name: str) -> None:
         )
         places = [float(number(one.setting)) for one in of]
         errors = [one.error for one in of]
-        reach = [_USUAL * one.deviation for one in of]
+        reach = [_USUAL * one.deviation if one.draws > 1 else 0.0 for one in of]
         axes.errorbar(places, errors, yerr=reach, marker="o", capsize=3, label=mechanism)
     axes.set(xscale="log", yscale="log", xlabel=name)

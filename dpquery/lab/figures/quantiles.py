@@ -75,6 +75,13 @@ def _one(draws: int) -> Iterator[Line]:
             notes = said.get((mechanism, rows, text), "")
             why = (CUT if mechanism != "exponential" else SAMPLED) if notes else ""
             yield Line(f"{mechanism}, n = {rows:,}, epsilon {text}", notes, here, why)
+    wide, sets = Asked(QUANTILE, 10 * MILLION, QUARTER), samples("uniform", 1000, 20)
+    for mechanism in ("exponential", "laplace"):
+        found = drawn(wide, FIFTH, sets, draws, mechanism=mechanism)[:, 0]
+        here = float((((found - MILLION / 4) * unit) ** 2).mean())
+        notes = "order of 90" if mechanism == "exponential" else ""
+        why = SAMPLED if notes else ""
+        yield Line(f"{mechanism}, n = 1,000, bounds ten times as wide", notes, here, why)
 
 
 def _listed(
