@@ -29,6 +29,7 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
+from dpquery.functions.floors import Floor
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.measures import (
     CountRows,
@@ -216,20 +217,20 @@ class AdditiveRelease(Release):
         )
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare with the least noise of what moves by steps; whole ones are whole off."""
         measure, step = self.measure, self.distance * self.unit
         if self.mechanism.norm != 1 or not reaches(measure, self.distance):
-            return ""
+            return None
         _, high = self.mechanism.interval(0, LEVEL)
         least = floors.in_steps_of_noise(self.epsilon) * Fraction(step)
         least = in_steps(least, self.type) if measure.weight.plain else least
-        best = floors.told(least, in_steps(high * self.unit, self.type))
-        counts = isinstance(measure, CountRows) and measure.weight.plain
-        if not best or not counts:
-            return best
-        noise = sqrt(2) * float(self.mechanism.scale_shown)
-        return best + floors.beside_sampling(noise, sqrt(floors.ROWS))
+        noise, counts = (
+            sqrt(2) * float(self.mechanism.scale_shown),
+            isinstance(measure, CountRows),
+        )
+        beside = (noise, sqrt(floors.ROWS)) if counts and measure.weight.plain else None
+        return floors.floor(least, in_steps(high * self.unit, self.type), "", beside)
 
     def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
         """Return how far noise takes the values, at the confidence at which it is shown."""

@@ -20,6 +20,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
+from dpquery.functions.floors import Floor
 from dpquery.functions.offers import narrower
 from dpquery.functions.points import Points
 from dpquery.ir.measures import (
@@ -443,9 +444,9 @@ class Release(ABC):
         return ()
 
     @property
-    def at_best(self) -> str:
-        """What no mechanism undercuts (`floors.py`), in words; empty where no theorem says."""
-        return ""
+    def floor(self) -> Floor | None:
+        """What no mechanism undercuts where a unit is added or removed; None if unknown."""
+        return None
 
     @abstractmethod
     def describe(self, *, waiting: bool) -> Words:
@@ -460,7 +461,8 @@ class Release(ABC):
         """Describe it for EXPLAIN."""
         words = self.describe(waiting=waiting)
         weight, name = self.measures[0].weight, self.drawn_by()
-        best = "" if waiting else self.at_best
+        floor = None if waiting else self.floor
+        best = "" if floor is None else str(floor)
         return Step(self.function, name, self.epsilon, *words, weight, self.why, "", best)
 
 

@@ -49,6 +49,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
+from dpquery.functions.floors import Floor
 from dpquery.functions.points import Points
 from dpquery.functions.quantize import (
     code_of,
@@ -202,16 +203,16 @@ class HistogramRelease(Release):
         ]
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare one count with the least noise of it, as of a count by itself."""
         measure, noise = self.measures[0], self.mechanism
         if noise.norm != 1 or not reaches(measure, self.distance):
-            return ""
+            return None
         scale = measure.weight.scale
         least = floors.in_steps_of_noise(self.epsilon) * Fraction(self.distance, scale)
         least = Fraction(ceil(least)) if measure.weight.plain else least
         _, high = noise.interval(0, LEVEL)
-        return floors.told(least, Fraction(high, scale))
+        return floors.floor(least, Fraction(high, scale))
 
     @property
     def note(self) -> str:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import BOOLEAN
@@ -80,10 +81,53 @@ def of_mean(epsilon: Fraction, rows: int) -> Fraction:
     return Fraction(added * ROWS, 2 * (ROWS + added) * (ROWS + 2 * added))
 
 
-def told_of_mean(
+class Floor(NamedTuple):
+    """An error that no mechanism undercuts, and the one that is compared with it."""
+
+    least: Fraction
+    error: Fraction
+    what: str = ""
+    """Of what so many, where they are not in the unit of the answer."""
+    added: float | None = None
+    """What noise adds to the error of sampling ROWS, as a share."""
+
+    def __str__(self) -> str:
+        """Say both.
+
+        >>> three = Fraction(3)
+        >>> str(Floor(Fraction(5, 2), three)), str(Floor(three, three, "rows"))
+        ('than ± 2.5; this is 1.2 times that', 'than 3 rows, which this is')
+        """
+        amount, times = _down(self.least), float(self.error / self.least)
+        said = f"than {amount} {self.what}" if self.what else f"than ± {amount}"
+        more = f"; this is {times:.{3 if times < 1.1 else 2}g} times that"
+        said += ", which this is" if self.error == self.least else more
+        if self.added is not None:
+            said += f"; noise adds {100 * self.added:.2g} % to sampling"
+        return said
+
+
+def floor(
+    least: Fraction, error: Fraction, what: str = "", beside: tuple[float, float] | None = None
+) -> Floor | None:
+    """Return the floor of an error; None where there is none above zero.
+
+    Args:
+        least: what no mechanism undercuts.
+        error: what is compared with it.
+        what: of what so many.
+        beside: the deviations of noise and of sampling.
+    """
+    if least <= 0 or error < least:
+        return None
+    added = None if beside is None else math.hypot(1, beside[0] / beside[1]) - 1
+    return Floor(least, error, what, added)
+
+
+def floor_of_mean(
     epsilon: Fraction, measure: Measure, width: Fraction, error: Fraction, scale: Fraction
-) -> str:
-    """Say the same of a mean, over ROWS.
+) -> Floor | None:
+    """Return that of a mean, over ROWS.
 
     Args:
         epsilon: the loss.
@@ -92,36 +136,10 @@ def told_of_mean(
         error: how many rows of full size the noise of a sum is worth, as often as LEVEL.
         scale: how many its scale is worth.
     """
-    best = told(of_mean(epsilon, measure.weight.limit) * width, error / ROWS * width)
-    if not best or not measure.weight.plain:
-        return best
     spread = 4 if measure.factors[0].expr.type == BOOLEAN else 12
-    return best + beside_sampling(float(scale) / ROWS, math.sqrt(1 / (spread * ROWS)))
-
-
-def beside_sampling(noise: float, sampling: float) -> str:
-    """Say how much noise adds to what sampling of ROWS leaves open, both as deviations.
-
-    >>> beside_sampling(0.1, 1.0)
-    '; noise adds 0.5 % to sampling'
-    """
-    percent = 100 * (math.hypot(1, noise / sampling) - 1)
-    return f"; noise adds {percent:.2g} % to sampling"
-
-
-def told(least: Fraction, error: Fraction, what: str = "") -> str:
-    """Say what no mechanism undercuts, and how many times that an error is; "" of nothing.
-
-    >>> told(Fraction(5, 2), Fraction(3)), told(Fraction(3), Fraction(3), "rows")
-    ('than ± 2.5; this is 1.2 times that', 'than 3 rows, which this is')
-    """
-    if least <= 0 or error < least:
-        return ""
-    said = f"than {_down(least)} {what}" if what else f"than ± {_down(least)}"
-    if error == least:
-        return f"{said}, which this is"
-    times = float(error / least)
-    return f"{said}; this is {times:.{3 if times < 1.1 else 2}g} times that"
+    beside = float(scale) / ROWS, math.sqrt(1 / (spread * ROWS))
+    least = of_mean(epsilon, measure.weight.limit) * width
+    return floor(least, error / ROWS * width, "", beside if measure.weight.plain else None)
 
 
 def _down(amount: Fraction) -> str:

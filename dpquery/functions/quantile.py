@@ -43,6 +43,7 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import (
     MAX_DRAWS,
     ValueRelease,
@@ -110,12 +111,12 @@ class QuantileRelease(ValueRelease):
         return Fraction(most, self.measure.weight.scale)
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare the rank on any data."""
         if self.steps_beside:
-            return ""
+            return None
         most = Fraction(self.mechanism.rank_interval(LEVEL))
-        return ranks_at_best(self.measure, (self.mechanism.order,), self.epsilon, most)
+        return ranks_floor(self.measure, (self.mechanism.order,), self.epsilon, most)
 
     @property
     def steps_beside(self) -> int:
@@ -140,15 +141,15 @@ class QuantileRelease(ValueRelease):
         )
 
 
-def ranks_at_best(
+def ranks_floor(
     measure: Histogram, orders: Iterable[Fraction], epsilon: Fraction, error: Fraction
-) -> str:
+) -> Floor | None:
     """Compare what a rank is off on any data with the least; the least of a list is of one."""
     code, weight = measure.code, measure.weight
     if not isinstance(code.expr, ColumnRef) or not any(0 < one < 1 for one in orders):
-        return ""
+        return None
     rows = floors.packed(code.cells - 2, epsilon) * weight.limit
-    return floors.told(Fraction(rows - 1, 2), error / weight.scale, "ranks on any data")
+    return floors.floor(Fraction(rows - 1, 2), error / weight.scale, "ranks on any data")
 
 
 # DP_QUANTILE with additive noise: for teaching, since the noise spans the range of all
@@ -281,12 +282,12 @@ class QuantilesRelease(ValueRelease):
         return Words(moved, noise, self._error())
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare the rank that is farthest off, on any data."""
         most, proven = self.mechanism.ranks_off(LEVEL)
         if not proven:
-            return ""
-        return ranks_at_best(self.measure, self.orders, self.epsilon, Fraction(most))
+            return None
+        return ranks_floor(self.measure, self.orders, self.epsilon, Fraction(most))
 
     def _error(self) -> str:
         """Return how many rows of full weight the values are off."""

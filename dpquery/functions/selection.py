@@ -36,6 +36,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import (
     ValueRelease,
     code_of,
@@ -187,12 +188,12 @@ class ModeRelease(ChosenRelease):
         )
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare what is lacking at most."""
         weight, cells = self.measure.weight, self.code.cells
         lacking = Fraction(self.mechanism.shortfall(cells, LEVEL), weight.scale)
         least = floors.packed(cells, self.epsilon) * weight.limit
-        return floors.told(Fraction(least), lacking, "rows fewer")
+        return floors.floor(Fraction(least), lacking, "rows fewer")
 
 
 def _plan_mode(call: Call, facts: Facts) -> ModeRelease:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
@@ -70,6 +70,8 @@ class Outcome:
     """What the largest error of an answer keeps to, 95 times in 100."""
     told: float | None
     """What answers tell of that, on average; None where they tell nothing."""
+    floor: float | None
+    """What no mechanism of this epsilon keeps to; None where no theorem says."""
 
 
 def compared(wishes: Wishes) -> list[Outcome]:
@@ -92,7 +94,10 @@ def _tried(wishes: Wishes, setting: Setting) -> Iterator[Outcome]:
         if found is not None:
             usual = default is not None and default[1].drawn_by() == found[1].drawn_by()
             drawn = draw(found[1], sets, wishes.draws, wishes.seconds)
-            yield _outcome(wishes.topic, setting, (name, usual), found[0], drawn, sets)
+            tried = _outcome(wishes.topic, setting, (name, usual), found[0], drawn, sets)
+            added = wishes.neighbours is Neighbours.ADD_REMOVE
+            floor = wishes.topic.floor(found[1], found[0]) if added else None
+            yield replace(tried, floor=floor)
 
 
 def _planned(
@@ -130,6 +135,7 @@ def _outcome(
         float(means.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf,
         float(np.quantile([one.max() for one in off], float(LEVEL))),
         math.fsum(told) / len(told) if told else None,
+        None,
     )
 
 
@@ -142,6 +148,7 @@ FIELDS = {
     "error": pa.float64(),
     "p95": pa.float64(),
     "told": pa.float64(),
+    "floor": pa.float64(),
     "of_best": pa.float64(),
     "ms": pa.float64(),
     "draws": pa.int64(),
@@ -161,8 +168,9 @@ def table(wishes: Wishes, outcomes: Sequence[Outcome]) -> Answer:
         best = least[one.setting].error
         ratio = one.error / best if best else (1.0 if one is least[one.setting] else None)
         at = one.setting
+        figures = one.error, one.farthest, one.told, one.floor, ratio, 1000 * one.seconds
         row = [at.rows, float(at.epsilon), at.places, one.mechanism, one.default]
-        row += map(short, (one.error, one.farthest, one.told, ratio, 1000 * one.seconds))
+        row += map(short, figures)
         rows.append([*row, one.draws])
     found = table_of(rows, FIELDS)
     if not wishes.topic.places:
@@ -181,7 +189,8 @@ def _notes(wishes: Wishes) -> Iterator[str]:
     yield f"error: the mean distance from the exact value{places}, in {topic.unit}"
     yield (
         "p95: what the largest error of an answer keeps to, 95 times in 100; told: what "
-        "answers say of that; of_best: the error, as a multiple of the least"
+        "answers say of that; floor: what no mechanism of this epsilon keeps to, for all data; "
+        "of_best: the error, as a multiple of the least"
     )
     with_delta = decimal_text(wishes.delta)
     yield f"one row each is {changed}; mechanisms that need a delta have {with_delta}"

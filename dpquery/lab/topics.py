@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpquery.functions.base import DPFunction, NoisyCell
+from dpquery.functions.base import DPFunction, NoisyCell, Release
 from dpquery.functions.count_sum import COUNT, SUM
 from dpquery.functions.distribution import HISTOGRAM
 from dpquery.functions.min_max import MAX
@@ -65,6 +65,16 @@ class Topic:
         low, value, high = map(float, (interval[0], cell.value, interval[1]))
         return max(value - low, high - value) / float(asked.top) ** self.power
 
+    def floor(self, release: Release, asked: Asked) -> float | None:
+        """Return what no mechanism keeps to on all data, where that does not hang on data.
+
+        Ranks are off most where data are made for it, and synthetic ones are not.
+        """
+        floor = release.floor
+        if floor is None or floor.what:
+            return None
+        return float(floor.least) / float(asked.top) ** self.power
+
 
 def ranks_between(values: Int64s, orders: Sequence[float], found: Sequence[int]) -> Floats:
     """Return how many rows lie between values that were found and those of their ranks."""
@@ -114,7 +124,7 @@ TOPICS = {
     for topic in (
         Topic("quantiles", QUANTILE, "ranks", _ranks, places="quantiles", most=499),
         Topic("counts", COUNT, "rows", _from(len)),
-        Topic("sums", SUM, "times the upper bound", _from(np.sum, 1), 1),
+        Topic("sums", SUM, "multiples of the upper bound", _from(np.sum, 1), 1),
         Topic("means", AVG, DISTANCE, _from(np.mean, 1), 1),
         Topic("proportions", PROPORTION, "shares of the rows", _share),
         Topic("variances", VAR_POP, f"{DISTANCE}, squared", _from(np.var, 2), 2),

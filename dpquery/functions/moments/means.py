@@ -47,6 +47,7 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.functions.count_sum import both, present
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import code_of, counted
 from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
@@ -253,16 +254,16 @@ class BernsteinRelease(Release):
         )
 
     @property
-    def at_best(self) -> str:
+    def floor(self) -> Floor | None:
         """Compare a mean with the least error over as many rows as EXPLAIN states it for."""
         measure, noise, row = self.measures[-1], self.mechanism, self._basis.row
         if not isinstance(self.shape, Mean) or noise.norm != 1:
-            return ""
+            return None
         if not reaches(measure, self.distance):
-            return ""
+            return None
         _, high = noise.interval(0, LEVEL)
         far, scale = max(Fraction(high), noise.scale_shown), noise.scale_shown / row
-        return floors.told_of_mean(self.epsilon, measure, self.width, far / row, scale)
+        return floors.floor_of_mean(self.epsilon, measure, self.width, far / row, scale)
 
 
 def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:
