@@ -91,7 +91,7 @@ class Guarantee:
         """Return what a notebook shows: what it comes to for one unit, and for several."""
         but = f", but for a chance of {decimal_text(self.loss.delta)}" * bool(self.loss.delta)
         odds = f"that somebody is in the data change by a factor of at most {self._factor}{but}"
-        groups = {f"of {n} together": self.for_group(n) for n in (2, 5)}
+        groups = {f"loss of {n} together": self.for_group(n) for n in (2, 5)}
         return html.facts("guarantee", {"promised": self, "odds": odds, **groups})
 
     @property

@@ -79,9 +79,11 @@ class Budget:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        said = f"{self.spent} of {self.limit} spent"
-        share = float(self.spent.epsilon / (self.limit.epsilon or 1))
-        return html.facts("budget", {"spent": said, "left": self.left}, html.meter(share, said))
+        spent = f"{self.spent} of {self.limit}"
+        bar = html.meter(
+            float(self.spent.epsilon / (self.limit.epsilon or 1)), f"{spent} spent"
+        )
+        return html.facts("budget", {"spent": spent, "left": self.left}, bar)
 
 
 @dataclass(frozen=True, slots=True)
