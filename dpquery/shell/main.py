@@ -235,6 +235,7 @@ def _of(module: str, name: str) -> Callable[[Namespace], int]:
 _LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
 _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("explain",): ("TOPIC", _explain),
+    ("lab",): ("TOPIC", _of("lab", "lab")),
     ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
     ("policy", "publish"): ("POLICY", _of("subcommands", "publish")),
