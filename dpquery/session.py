@@ -21,6 +21,7 @@ from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit
 from dpquery.budget.ledger.earlier_releases import AlreadyRefined
 from dpquery.budget.statement_prices import Prices
 from dpquery.cache.lookup import Cache, Lookup
+from dpquery.core import html
 from dpquery.core.interrupts import heard
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source_text import Source, Span
@@ -81,6 +82,14 @@ class Budget:
     """What epsilons may still add up to; nothing where they are not added up."""
     left_as_rho: Fraction = Fraction(0)
     """What rho may still add up to; nothing where it is not counted."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        spent = f"{self.spent} of {self.limit}"
+        bar = html.meter(
+            float(self.spent.epsilon / (self.limit.epsilon or 1)), f"{spent} spent"
+        )
+        return html.facts("budget", {"spent": spent, "left": self.left}, bar)
 
 
 @dataclass(frozen=True, slots=True)
