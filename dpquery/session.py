@@ -36,6 +36,7 @@ from dpquery.plan.explain import Explanation, explain
 from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
+from dpquery.session_base import Usable
 from dpquery.session_methods import catalog as catalogue
 from dpquery.session_methods.above_threshold import (
     Stream,
@@ -68,7 +69,6 @@ from dpquery.sql.privacy_rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.offered_queries import query_of_policy
 from dpquery.sql.views import View, Views, reading
-from dpquery.usable import Usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from dpquery.budget.ledger.charge import Account, Charge, Receipt
 from dpquery.budget.ledger.earlier_releases import Holder, Refinable
 from dpquery.budget.ledger.owner_orders import Orders
-from dpquery.cache.codec import decode_cells, encode_cells
 from dpquery.cache.refine import Refiner
+from dpquery.cache.release_codec import decode_cells, encode_cells
 from dpquery.cache.release_keys import NOTHING, Keys, Values
 from dpquery.core.stable_names import identity
 from dpquery.core.types import Interval

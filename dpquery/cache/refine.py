@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from dpquery.budget.accountant import additive, basic
 from dpquery.budget.ledger.charge import Charge
 from dpquery.budget.ledger.earlier_releases import EarlierRelease, Holder, Refinable, State
-from dpquery.cache.codec import decode_cells
+from dpquery.cache.release_codec import decode_cells
 from dpquery.cache.release_keys import NOTHING, Keys, Values
 from dpquery.core.privacy import decimal_text
 from dpquery.core.privacy_events import Event

@@ -18,7 +18,7 @@ from dpquery.client.wire_format import loads
 from dpquery.core.privacy import exact_number
 from dpquery.core.source_text import Source
 from dpquery.errors import DPQueryError, QueryRefused
-from dpquery.usable import Usable
+from dpquery.session_base import Usable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 A reader of CSV lets a quote that is not closed take in the lines below it, guesses by the first
 ones how the others are written, and gives up at what it cannot read: one person's line would
 decide about those of others. So files are cut at line ends alone, and what stands in a line is
-made columns by expressions that have a value for every text (`duckdb/lines_sql.py`).
+made columns by expressions that have a value for every text (`duckdb/sources/lines_sql.py`).
 """
 
 from __future__ import annotations

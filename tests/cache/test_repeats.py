@@ -19,8 +19,8 @@ import dpquery
 from dpquery import functions
 from dpquery.answer import Answer
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.cache.codec import decode_cells, encode_cells
 from dpquery.cache.lookup import REPEATED
+from dpquery.cache.release_codec import decode_cells, encode_cells
 from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source_text import Span
 from dpquery.errors import PolicyInvalid

@@ -80,7 +80,7 @@ def test_what_was_answered_takes_the_same_way_and_is_not_read_again(session: Ses
 
 def test_the_text_of_a_scan_is_written_once(session: Session):
     found = Counter(entered(session, QUERY))
-    assert found["cache/codec.py", "Keys._written"] == 1
+    assert found["cache/release_keys.py", "Keys._written"] == 1
 
 
 def test_few_frames_stand_between_the_charge_and_the_scan(
