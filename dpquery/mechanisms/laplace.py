@@ -319,8 +319,10 @@ Reach = Callable[[Sequence[float]], float]
 Beyond = Callable[[Sequence[float], float], float]
 """From coefficients and a distance to how often the noises add up to more, to one side."""
 APART = 1.02
-"""Scales are moved apart by so much, upwards, where a formula asks for different ones."""
-STEPS = 45
+"""Scales are moved apart by so much, where a formula asks for different ones."""
+MANY = 12
+"""Of more scales the smallest are put together."""
+STEPS = 60
 
 
 def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
@@ -344,16 +346,28 @@ def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
 def _of_laplace(scales: Sequence[float], missed: float) -> float:
     """Return where a sum of two-sided exponential laws of these scales has so much beyond.
 
-    For different scales a_i it is the sum of exp(-r / a_i) prod_j a_i^2 / (a_i^2 - a_j^2).
+    Scales that were moved apart are shrunk to the same variance. The logarithm of what lies
+    beyond is concave, so that Newton's steps, after the first, come from above.
     """
-    if not max(scales):
+    largest = sorted(scales)[-MANY:]
+    if not largest[-1]:
         return 0.0
-    apart = _apart(scales)
-    low, high = 0.0, apart[-1] * (8 + math.log(1 / missed))
+    variance = math.fsum(scale * scale for scale in scales)
+    rest = variance - math.fsum(scale * scale for scale in largest)
+    apart = _apart([*largest, math.sqrt(max(rest, 0.0))])
+    weights, target = _weights(apart), math.log(missed)
+    far = -apart[-1] * target
     for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _farther(apart, middle) > missed else (low, middle)
-    return high
+        parts = [w * math.exp(-far / a) for w, a in zip(weights, apart, strict=True)]
+        beyond = sum(parts)
+        density = sum(part / a for part, a in zip(parts, apart, strict=True))
+        if beyond <= 0 or density <= 0:  # less than doubles can tell apart
+            break
+        step = (math.log(beyond) - target) * beyond / density
+        far += step
+        if abs(step) <= far * 1e-9:
+            break
+    return far * math.sqrt(variance) / math.hypot(*apart)
 
 
 def _apart(scales: Sequence[float]) -> list[float]:
@@ -364,10 +378,18 @@ def _apart(scales: Sequence[float]) -> list[float]:
     return apart
 
 
+def _weights(apart: Sequence[float]) -> list[float]:
+    """Return by what exp(-r / a_i) is multiplied in the sum that says how much lies beyond r.
+
+    For different scales a_i that is prod_j a_i^2 / (a_i^2 - a_j^2).
+    """
+    return [math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart]
+
+
 def _farther(apart: Sequence[float], far: float) -> float:
     """Return how often a sum of two-sided exponential laws is farther, to either side."""
-    weights = (math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart)
-    return sum(w * math.exp(-far / a) for w, a in zip(weights, apart, strict=True))
+    pairs = zip(_weights(apart), apart, strict=True)
+    return sum(w * math.exp(-far / a) for w, a in pairs)
 
 
 def combined_tail(

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import prod, sqrt
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
@@ -38,12 +38,13 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both, present
+from dpquery.functions.moments.plane_ranges import Doubles, normal_of, ranges_of
 from dpquery.functions.quantize import code_of
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AdditiveNoise
-from dpquery.mechanisms.laplace import DiscreteLaplace
+from dpquery.mechanisms.laplace import DiscreteLaplace, combined_reach
 from dpquery.mechanisms.randomness import Randomness
 
 MOST = 15
@@ -53,7 +54,6 @@ ALIKE = 1 << 16
 EVENLY = 4
 """By how much the share of noise in one sum is multiplied in a coefficient, about 95 times in
 100, where columns are spread evenly between their bounds."""
-Doubles = npt.NDArray[np.float64]
 
 
 def _pairs(count: int) -> list[tuple[int, ...]]:
@@ -70,6 +70,8 @@ class PlaneRelease(Release):
     mechanism: AdditiveNoise
     codes: tuple[Code, ...]
     """Of y, and of each column."""
+
+    has_interval: ClassVar[bool] = True
 
     def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the noisy moments of each group."""
@@ -101,28 +103,59 @@ class PlaneRelease(Release):
 
     def value(self, drawn: Sequence[int]) -> list[float]:
         """Return the coefficients."""
-        pairs, size = _pairs(len(self.codes)), self._size
-        parts = (float(Fraction(part) / size) for part in drawn)
-        known = dict(zip(pairs, parts, strict=True))
-        noise = float(self.mechanism.scale_shown / size)
+        known, noise = self._known(drawn), float(self.mechanism.scale_shown / self._size)
         if isinstance(self.mechanism, DiscreteLaplace):
             noise *= sqrt(2)
-        columns = [at for at, code in enumerate(self.codes) if at and code.width]
-        rows = max(known[()], noise)
-        means = np.array([known[at,] for at in columns]) / rows
-        mean = known[0,] / rows
-        inner = np.array(
-            [[known[min(a, b), max(a, b)] for b in columns] for a in columns]
-        ).reshape(len(columns), len(columns))
-        inner[np.diag_indices_from(inner)] = (inner.diagonal() + rows) / 2
-        inner -= rows * np.outer(means, means)
-        outer = np.array([known[0, at] for at in columns]) - rows * mean * means
-        slopes = _solved(inner, outer, noise)
-        return self._shown(columns, slopes, mean - float(means @ slopes))
+        of = normal_of(known, self._columns, noise)
+        slopes = _solved(of.inner, of.outer, noise)
+        return self._shown(slopes, of.mean - float(of.means @ slopes))
 
-    def _shown(self, columns: Sequence[int], slopes: Doubles, base: float) -> list[float]:
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[float], list[float]]:
+        """Return the coefficients that noise does not rule out, alike to both sides of each."""
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        size, spread = float(self._size), float(self.mechanism.scale_shown)
+        far = combined_reach(self.mechanism, spread, float(1 - confidence))
+        zero = [self._zero(at) for at in self._columns]
+        found = ranges_of(
+            self._known(drawn), self._columns, zero, lambda parts: far(parts) / size
+        )
+        y, values = self.codes[0], self.value(drawn)
+        (low, high), *of_columns = found
+        start, height = double(y.low * y.grid + y.width / 2), double(y.width / 2)
+        ends = [(start + height * low, start + height * high)]
+        slopes = dict(zip(self._columns, of_columns, strict=True))
+        for at, code in enumerate(self.codes[1:], 1):
+            low, high = slopes.get(at, (0.0, 0.0))
+            times = double(y.width / code.width) if at in slopes else 1.0
+            ends.append((times * low, times * high))
+        margins = [
+            max(value - low, high - value)
+            for value, (low, high) in zip(values, ends, strict=True)
+        ]
+        pairs = list(zip(values, margins, strict=True))
+        return [value - far for value, far in pairs], [value + far for value, far in pairs]
+
+    def _zero(self, at: int) -> float:
+        """Return where zero is, of a column between -1 and 1."""
+        code = self.codes[at]
+        return double(-2 * code.low * code.grid / code.width - 1)
+
+    @property
+    def _columns(self) -> list[int]:
+        """The places of columns that have more than one value."""
+        return [at for at, code in enumerate(self.codes) if at and code.width]
+
+    def _known(self, drawn: Sequence[int]) -> dict[tuple[int, ...], float]:
+        """Return the noisy moments in rows, by which codes are multiplied."""
+        parts = (float(Fraction(part) / self._size) for part in drawn)
+        return dict(zip(_pairs(len(self.codes)), parts, strict=True))
+
+    def _shown(self, slopes: Doubles, base: float) -> list[float]:
         """Return the coefficients of the values from those of u."""
-        y, found = self.codes[0], dict(zip(columns, map(float, slopes), strict=True))
+        y, found = self.codes[0], dict(zip(self._columns, map(float, slopes), strict=True))
         height, start = y.width, y.low * y.grid + y.width * (1 + Fraction(base)) / 2
         shown = []
         for at, code in enumerate(self.codes[1:], 1):
