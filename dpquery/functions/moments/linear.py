@@ -4,8 +4,12 @@ Each expression is a code j in 0..J, and u = (2j - J) / J lies between -1 and 1.
 needs are the sums of 1, u, 2 u^2 - 1 and of products u v of two expressions: y's square is not
 among them. Each is between -1 and 1 for every row, so in integers: J u, (2 u^2 - 1) J^2 and
 u v J K are whole, and times a whole number each they are nearly alike in size. One unit moves
-the whole vector by at most its weight times the sum of these sizes in L1 norm, and the root of
-the sum of their squares in L2; by twice that where it is replaced.
+the vector by at most its weight times the largest of these sizes in maximum norm, their sum in
+L1 norm, and the root of the sum of their squares in L2; by twice that where it is replaced. Of
+several groups, each row is in one: the maxima add up to no more over all of them.
+
+A row at the corners of the bounds moves every part by as much as it can, so noise by maximum
+norm is the default: it has about two fifths of the deviation of Laplace noise (`max_norm.py`).
 
 What follows is post-processing. About the means, the moments of x are a matrix whose
 eigenvalues noise moves by about the root of their number times its deviation: none is taken for
@@ -19,13 +23,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import prod, sqrt
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
-from dpquery.functions.additive import ADDITIVE, additive_noise, double, significant
+from dpquery.functions.additive import (
+    ADDITIVE,
+    additive_noise,
+    double,
+    needless,
+    significant,
+)
 from dpquery.functions.base import (
     COMMON,
     DPFunction,
@@ -42,18 +53,39 @@ from dpquery.functions.quantize import code_of
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts
 from dpquery.ir.query import Call
-from dpquery.mechanisms import AdditiveNoise
+from dpquery.mechanisms import AdditiveNoise, MaxNorm
+from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.laplace import DiscreteLaplace
 from dpquery.mechanisms.randomness import Randomness
 
 MOST = 15
 """Columns that a plane is made of."""
-ALIKE = 1 << 16
-"""Sizes of the parts of a vector are alike but for less than one such part."""
+ALIKE = 1 << 38
+"""Sizes of the parts of a vector are alike but for less than one such part. At any epsilon one
+unit moves them by more than there are of them: noise by maximum norm asks for that."""
 EVENLY = 4
 """By how much the share of noise in one sum is multiplied in a coefficient, about 95 times in
 100, where columns are spread evenly between their bounds."""
+NOISES = (MaxNorm.name, *ADDITIVE)
+"""What adds noise to second moments; the first is the default."""
 Doubles = npt.NDArray[np.float64]
+
+
+class Moments(NamedTuple):
+    """What noisy sums say of y and of the columns that vary, each between -1 and 1."""
+
+    columns: list[int]
+    """Which of them, counted from 1."""
+    rows: float
+    noise: float
+    """The standard deviation of the noise in each sum; there are no fewer rows."""
+    mean: float
+    """Of y."""
+    means: Doubles
+    inner: Doubles
+    """The sums of products of two columns, about their means."""
+    outer: Doubles
+    """Those of products with y."""
 
 
 def _pairs(count: int) -> list[tuple[int, ...]]:
@@ -67,7 +99,7 @@ def _pairs(count: int) -> list[tuple[int, ...]]:
 class PlaneRelease(Release):
     """The coefficients of one plane per group: where all are zero, then of each column."""
 
-    mechanism: AdditiveNoise
+    mechanism: AdditiveNoise | MaxNorm
     codes: tuple[Code, ...]
     """Of y, and of each column."""
 
@@ -101,6 +133,14 @@ class PlaneRelease(Release):
 
     def value(self, drawn: Sequence[int]) -> list[float]:
         """Return the coefficients."""
+        moments, y = self._moments(drawn), self.codes[0]
+        slopes = _solved(moments.inner, moments.outer, moments.noise)
+        base = Fraction(moments.mean - float(moments.means @ slopes))
+        start = y.low * y.grid + y.width * (1 + base) / 2
+        return self._shown(moments.columns, slopes, start, y.width)
+
+    def _moments(self, drawn: Sequence[int]) -> Moments:
+        """Return what the noisy sums say, in rows."""
         pairs, size = _pairs(len(self.codes)), self._size
         parts = (float(Fraction(part) / size) for part in drawn)
         known = dict(zip(pairs, parts, strict=True))
@@ -117,13 +157,20 @@ class PlaneRelease(Release):
         inner[np.diag_indices_from(inner)] = (inner.diagonal() + rows) / 2
         inner -= rows * np.outer(means, means)
         outer = np.array([known[0, at] for at in columns]) - rows * mean * means
-        slopes = _solved(inner, outer, noise)
-        return self._shown(columns, slopes, mean - float(means @ slopes))
+        return Moments(columns, rows, noise, mean, means, inner, outer)
 
-    def _shown(self, columns: Sequence[int], slopes: Doubles, base: float) -> list[float]:
-        """Return the coefficients of the values from those of u."""
-        y, found = self.codes[0], dict(zip(columns, map(float, slopes), strict=True))
-        height, start = y.width, y.low * y.grid + y.width * (1 + Fraction(base)) / 2
+    def _shown(
+        self, columns: Sequence[int], slopes: Doubles, start: Fraction, height: Fraction
+    ) -> list[float]:
+        """Return the coefficients of the values from those of u.
+
+        Args:
+            columns: those that vary.
+            slopes: their coefficients, in halves of the height.
+            start: what there is where each u is 0.
+            height: what u runs through between -1 and 1, at a slope of 1.
+        """
+        found = dict(zip(columns, map(float, slopes), strict=True))
         shown = []
         for at, code in enumerate(self.codes[1:], 1):
             slope = Fraction(found[at]) * height / code.width if at in found else Fraction(0)
@@ -151,7 +198,8 @@ class PlaneRelease(Release):
         share = Fraction(high) / self._size / 1000
         off = significant(EVENLY * share)
         return Words(
-            f"{significant(self.distance / self._size)} rows, in all sums",
+            f"{significant(self.distance / self._size)} rows, in "
+            + ("each sum" if isinstance(self.mechanism, MaxNorm) else "all sums"),
             f"{significant(self.mechanism.scale_shown / self._size)} rows, in each sum",
             f"about ± {off} of y's range, where a column runs from bound to bound, over 1,000 "
             "rows spread evenly",
@@ -162,10 +210,15 @@ def _solved(inner: Doubles, outer: Doubles, noise: float) -> Doubles:
     """Return the slopes, with no eigenvalue below what noise alone would give."""
     if not len(outer):
         return outer
-    values, vectors = np.linalg.eigh(inner)
-    values = np.maximum(values, noise * sqrt(len(outer)))
+    values, vectors = spectrum(inner, noise)
     solved: Doubles = vectors @ ((vectors.T @ outer) / values)
     return solved
+
+
+def spectrum(inner: Doubles, noise: float) -> tuple[Doubles, Doubles]:
+    """Return eigenvalues, none below what noise alone would give, and eigenvectors."""
+    values, vectors = np.linalg.eigh(inner)
+    return np.maximum(values, noise * sqrt(len(inner))), vectors
 
 
 def tops_of(codes: Sequence[Code]) -> list[int]:
@@ -191,7 +244,11 @@ def plane_sizes(codes: Sequence[Code]) -> list[int]:
     return [times * prod(tops[place] for place in pair) for pair, times in pairs]
 
 
-def _plan(call: Call, facts: Facts) -> PlaneRelease:
+P = TypeVar("P", bound=PlaneRelease)
+
+
+def plane(call: Call, facts: Facts, kind: type[P]) -> P:
+    """Plan a release of second moments, and of what is made of them."""
     most = facts.most_steps(2)
     codes = tuple(
         code_of(call, origin_at_low=True, at=at, most=most, coarse=True)
@@ -205,14 +262,26 @@ def _plan(call: Call, facts: Facts) -> PlaneRelease:
         for pair in _pairs(len(codes))[1:]
     )
     twice = 2 if facts.neighbours is Neighbours.SUBSTITUTE else 1
-    sizes = plane_sizes(codes)
-    l1 = twice * weight.total * sum(sizes)
-    l2 = twice * weight.total * root_above(sum(size * size for size in sizes))
-    noise = additive_noise(call, l1, l2)
-    distance = l1 if noise.norm == 1 else l2
+    noise, distance = _noise(call, plane_sizes(codes), twice * weight.total)
     measures: tuple[CountRows | SumProducts, ...] = (CountRows(weight, condition), *sums)
     type_ = replace(DOUBLE, listed=True)
-    return PlaneRelease(call.function, measures, distance, noise, type_, codes)
+    return kind(call.function, measures, distance, noise, type_, codes)
+
+
+def _noise(
+    call: Call, sizes: Sequence[int], weight: int
+) -> tuple[AdditiveNoise | MaxNorm, Distance]:
+    """Make the noise that a call asks for, and say how far a unit of this weight moves sums."""
+    options = call.options
+    if options.rho is None and options.mechanism in {None, MaxNorm.name}:
+        if options.delta is not None:
+            raise needless(call, options.delta_span, MaxNorm.name)
+        farthest = weight * max(sizes)
+        return MaxNorm.calibrated(farthest, options.epsilon, len(sizes)), farthest
+    l1 = weight * sum(sizes)
+    l2 = weight * root_above(sum(size * size for size in sizes))
+    noise = additive_noise(call, l1, l2)
+    return noise, l1 if noise.norm == 1 else l2
 
 
 LINREG = DPFunction(
@@ -225,7 +294,7 @@ LINREG = DPFunction(
     ),
     gives=Gives.NUMBERS,
     parameters=COMMON,
-    mechanisms=ADDITIVE,
-    plan=_plan,
+    mechanisms=NOISES,
+    plan=lambda call, facts: plane(call, facts, PlaneRelease),
     example="SELECT DP_LINREG(salary, [age, rating], eps=0.5) AS plane FROM staff",
 )
