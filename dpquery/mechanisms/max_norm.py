@@ -87,7 +87,7 @@ class MaxNorm(PureEvent):
     @property
     def scale_shown(self) -> Fraction:
         """The standard deviation of each value, rounded up."""
-        return root_above(self.scale**2 * (self.size + 1) * (self.size + 2) / 3)
+        return root_above(self.scale**2 * Fraction((self.size + 1) * (self.size + 2), 3))
 
     def loss(self, distance: Distance) -> Loss:
         """Return distance / scale, which is attained."""

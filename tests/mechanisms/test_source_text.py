@@ -21,7 +21,7 @@ CONVERSION = PACKAGE.parent / "core" / "zcdp.py"
 
 FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
-    "log_pmf", "pmf", "pmf_of_cells", "_half_width", "_half_width_of_mean",
+    "log_pmf", "log_weight", "pmf", "pmf_of_cells", "_half_width", "_half_width_of_mean",
     "_log_total", "_reach",
     "_mean_share", "_integrated", "_law", "exponential_law", "rank_law", "_distances", "_tail",
     "_at_most",
