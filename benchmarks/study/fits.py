@@ -21,7 +21,7 @@ from benchmarks.study.data import Column, Values, connect
 from benchmarks.study.figures import markdown
 
 ROWS, SMALL = 100_000, 10_000
-DATA_SETS, DRAWS = 3, 20
+DATA_SETS, DRAWS = 2, 10
 BINS = 20
 GRID = "1e-6"
 Fit = Callable[[Values, Values], Values]
