@@ -21,7 +21,7 @@ from benchmarks.study.data import Column, Values, connect
 from benchmarks.study.figures import markdown
 
 ROWS, SMALL = 100_000, 10_000
-DATA_SETS, DRAWS = 2, 10
+DATA_SETS, DRAWS = 3, 20
 BINS = 20
 GRID = "1e-6"
 Fit = Callable[[Values, Values], Values]
@@ -65,7 +65,7 @@ def least_loss(columns: Values, met: Values) -> Values:
     """Fit odds to all rows, by Newton's steps."""
     whole = np.column_stack([np.ones(len(met)), columns])
     found = np.zeros(whole.shape[1])
-    for _ in range(25):
+    for _ in range(15):
         odds = 1 / (1 + np.exp(-whole @ found))
         bend = (whole.T * (odds * (1 - odds))) @ whole + 1e-9 * np.eye(len(found))
         found += np.linalg.solve(bend, whole.T @ (met - odds))
