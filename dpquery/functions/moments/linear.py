@@ -49,7 +49,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both, present
-from dpquery.functions.quantize import code_of
+from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts
 from dpquery.ir.query import Call
@@ -197,9 +197,11 @@ class PlaneRelease(Release):
         _, high = self.mechanism.interval(0, Fraction(95, 100))
         share = Fraction(high) / self._size / 1000
         off = significant(EVENLY * share)
+        moved = f"{significant(self.distance / self._size)} rows, in all sums"
+        if isinstance(self.mechanism, MaxNorm):
+            moved = f"{counted(self.distance / self._size, 'row')}, in each sum"
         return Words(
-            f"{significant(self.distance / self._size)} rows, in "
-            + ("each sum" if isinstance(self.mechanism, MaxNorm) else "all sums"),
+            moved,
             f"{significant(self.mechanism.scale_shown / self._size)} rows, in each sum",
             f"about ± {off} of y's range, where a column runs from bound to bound, over 1,000 "
             "rows spread evenly",

@@ -53,7 +53,7 @@ FAR = 8.0
 STEPS = 80
 LEAST = 1e-9
 """What is added to a loss that has hardly any noise."""
-EVENLY = 26
+EVENLY = 17
 """By how much the share of noise in one sum is multiplied in log-odds from bound to bound,
 about 95 times in 100, where columns are spread evenly and odds are about even."""
 Link = Callable[[Doubles], tuple[Doubles, Doubles]]
