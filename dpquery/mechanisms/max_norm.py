@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from operator import index
+from statistics import NormalDist
 from typing import ClassVar
 
 from dpquery.core.privacy import Loss, root_above
@@ -20,6 +21,9 @@ from dpquery.mechanisms.samplers import FEW, geometric, geometric_many
 
 HALVINGS = 60
 """A share of the radius is known to a part in 2^60 of the first guess at it."""
+PARTS = 16
+"""How finely the share of the largest of several terms is told."""
+RADII = 96
 MARGIN = Fraction(1, 10**9)
 """Far above the relative error of the functions used, and outwards."""
 
@@ -124,6 +128,17 @@ class MaxNorm(PureEvent):
         width = _half_width(self.scale, self.size, confidence)
         return noisy - width, noisy + width
 
+    def combined_reach(self, coefficients: Sequence[float], missed: float) -> float:
+        """Return r with P[|sum of c_i noise_i| > r] <= missed, about, for values of one list.
+
+        Given the radius, the largest term is taken for uniform, as it is, and the others
+        together for normal.
+        """
+        whole = math.hypot(*coefficients)
+        share = PARTS * max(map(abs, coefficients)) / whole if whole else 0.0
+        parts = {int(share), min(int(share) + 1, PARTS)}
+        return whole * float(self.scale) * max(_combined(self.size, missed, p) for p in parts)
+
     def log_weight(self, noise: Sequence[int]) -> float:
         """Return the logarithm of the probability of a list's noise, but for a constant."""
         return -float(max(map(abs, noise)) / self.scale)
@@ -151,3 +166,33 @@ def _half_width(scale: Fraction, size: int, confidence: Fraction) -> int:
 def _farther(x: float, size: int) -> float:
     logs = (k * math.log(x) - math.lgamma(k + 1) - x if k else -x for k in range(size))
     return math.fsum((1 - k / size) * math.exp(log) for k, log in enumerate(logs))
+
+
+@lru_cache(maxsize=1024)
+def _combined(size: int, missed: float, part: int) -> float:
+    """Return how far noise of scale 1 goes along a line of length 1, by its largest part."""
+    far = size + 1 + 12 * math.sqrt(size + 1) + 20
+    radii = [far * (place + 1) / RADII for place in range(RADII)]
+    logs = [size * math.log(radius) - radius for radius in radii]
+    weights = [math.exp(log - max(logs)) for log in logs]
+    largest = part / PARTS
+    rest = math.sqrt((1 - largest**2) / 3)
+    low, high = 0.0, 10 * far
+    for _ in range(HALVINGS // 2):
+        middle = (low + high) / 2
+        pairs = zip(weights, radii, strict=True)
+        beyond = math.fsum(w * _outside(middle / radius, largest, rest) for w, radius in pairs)
+        low, high = (middle, high) if beyond > missed * sum(weights) else (low, middle)
+    return high
+
+
+def _outside(end: float, width: float, deviation: float) -> float:
+    """Return how often a uniform variate and a normal one add up to more than an end."""
+    if not deviation:
+        return max(0.0, 1 - end / width)
+    law = NormalDist(0, deviation)
+    if not width:
+        return 2 * law.cdf(-end)
+    variance = deviation**2
+    sums = [x * law.cdf(x) + variance * law.pdf(x) for x in (width - end, -width - end)]
+    return (sums[0] - sums[1]) / width

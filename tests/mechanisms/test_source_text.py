@@ -29,6 +29,7 @@ FLOATS_ALLOWED = {
     "_least_gap", "likely_off", "rows_for",
     # what released values tell
     "Reach", "Beyond", "combined_reach", "combined_tail", "_of_laplace", "_apart", "_farther",
+    "_combined", "_outside",
     "share_range", "APART",
     # the width of a staircase: any width keeps the claim
     "_best_width", "_falls_to", "_variance",
