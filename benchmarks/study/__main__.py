@@ -20,6 +20,7 @@ from benchmarks.study import (
     claims,
     comparison,
     fits,
+    intervals,
     lists,
     moments,
     peers,
@@ -118,6 +119,8 @@ def save(figures: list[Figure], compared: str, beside: str) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["intervals"]:
+        return intervals.main(sys.argv[2:])
     sets, times = (int(word) for word in (*sys.argv[1:3], *("3", "4")[len(sys.argv) - 1 :]))
     start, figures = time.perf_counter(), []
     RESULTS.mkdir(exist_ok=True)

@@ -229,8 +229,8 @@ def _opendp_bins(values: Values) -> Callable[[], Values]:
 
 def biases() -> Iterator[tuple[str, int, float, float]]:
     """Give how far coefficients by moments are from those of all rows, of several laws."""
-    from dpquery.functions.moments.linear import Moments
     from dpquery.functions.moments.logistic import fitted
+    from dpquery.functions.moments.plane_ranges import Normal
 
     for law, made in LAWS.items():
         for count in (1, 3):
@@ -241,16 +241,9 @@ def biases() -> Iterator[tuple[str, int, float, float]]:
                 exact, spread = least_loss(columns, met), columns.std(0)
                 u, y = 2 * columns - 1, 2 * met - 1
                 about = u - u.mean(0)
-                moments = Moments(
-                    list(range(1, count + 1)),
-                    len(u),
-                    0.0,
-                    float(y.mean()),
-                    u.mean(0),
-                    about.T @ about,
-                    about.T @ y,
-                )
-                found = 2 * fitted(moments)[1]
+                mean, inner, outer = float(y.mean()), about.T @ about, about.T @ y
+                of = Normal(len(u), mean, u.mean(0), inner, outer)
+                found = 2 * fitted(of, 0.0)[1]
                 off = np.linalg.norm((found - exact) * spread)
                 yield law, count, strength, float(off / np.linalg.norm(exact * spread))
 

@@ -13,8 +13,8 @@ import pytest
 import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, INTEGER
-from dpquery.functions.moments.linear import Moments
 from dpquery.functions.moments.logistic import LogisticRelease, fitted
+from dpquery.functions.moments.plane_ranges import Normal
 from tests.functions.tables import (
     ADD_REMOVE,
     ALONE,
@@ -77,9 +77,7 @@ def by_moments(rows: Rows, met: Rows, noise: float = 0) -> Rows:
     """Return those that are made of second moments alone."""
     count, y = len(rows), 2.0 * met - 1
     means, about = rows.mean(0), rows - rows.mean(0)
-    places = list(range(1, rows.shape[1] + 1))
-    moments = Moments(places, count, noise, y.mean(), means, about.T @ about, about.T @ y)
-    base, slopes = fitted(moments)
+    base, slopes = fitted(Normal(count, y.mean(), means, about.T @ about, about.T @ y), noise)
     return np.array([base - means @ slopes, *slopes])
 
 
@@ -213,16 +211,14 @@ def test_the_error_that_is_said_is_about_that_of_noise() -> None:
     about = rows - rows.mean(0)
     found = []
     for extra in off:
-        noisy = Moments(
-            [1, 2],
+        noisy = Normal(
             1000 + extra[0],
-            scale,
             (2.0 * met - 1).mean() + extra[1] / 1000,
             rows.mean(0) + extra[2:4] / 1000,
             about.T @ about + np.array([[extra[6], extra[7]], [extra[7], extra[8]]]) / 2,
             about.T @ (2.0 * met - 1) + extra[4:6],
         )
-        found.append(2 * abs(fitted(noisy)[1] - exact))
+        found.append(2 * abs(fitted(noisy, scale)[1] - exact))
     assert said / 2 < np.quantile(found, 0.95) < said * 1.25
 
 

@@ -23,10 +23,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import prod, sqrt
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
@@ -49,13 +48,14 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both, present
+from dpquery.functions.moments.plane_ranges import Doubles, Normal, normal_of, ranges_of
 from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AdditiveNoise, MaxNorm
 from dpquery.mechanisms.base import Distance
-from dpquery.mechanisms.laplace import DiscreteLaplace
+from dpquery.mechanisms.laplace import DiscreteLaplace, combined_reach
 from dpquery.mechanisms.randomness import Randomness
 
 MOST = 15
@@ -68,24 +68,6 @@ EVENLY = 4
 100, where columns are spread evenly between their bounds."""
 NOISES = (MaxNorm.name, *ADDITIVE)
 """What adds noise to second moments; the first is the default."""
-Doubles = npt.NDArray[np.float64]
-
-
-class Moments(NamedTuple):
-    """What noisy sums say of y and of the columns that vary, each between -1 and 1."""
-
-    columns: list[int]
-    """Which of them, counted from 1."""
-    rows: float
-    noise: float
-    """The standard deviation of the noise in each sum; there are no fewer rows."""
-    mean: float
-    """Of y."""
-    means: Doubles
-    inner: Doubles
-    """The sums of products of two columns, about their means."""
-    outer: Doubles
-    """Those of products with y."""
 
 
 def _pairs(count: int) -> list[tuple[int, ...]]:
@@ -102,6 +84,8 @@ class PlaneRelease(Release):
     mechanism: AdditiveNoise | MaxNorm
     codes: tuple[Code, ...]
     """Of y, and of each column."""
+
+    has_interval: ClassVar[bool] = True
 
     def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the noisy moments of each group."""
@@ -133,44 +117,73 @@ class PlaneRelease(Release):
 
     def value(self, drawn: Sequence[int]) -> list[float]:
         """Return the coefficients."""
-        moments, y = self._moments(drawn), self.codes[0]
-        slopes = _solved(moments.inner, moments.outer, moments.noise)
-        base = Fraction(moments.mean - float(moments.means @ slopes))
-        start = y.low * y.grid + y.width * (1 + base) / 2
-        return self._shown(moments.columns, slopes, start, y.width)
+        of, y = self._normal(drawn), self.codes[0]
+        slopes = _solved(of.inner, of.outer, self._noise)
+        base = Fraction(of.mean - float(of.means @ slopes))
+        return self._shown(slopes, y.low * y.grid + y.width * (1 + base) / 2, y.width)
 
-    def _moments(self, drawn: Sequence[int]) -> Moments:
-        """Return what the noisy sums say, in rows."""
-        pairs, size = _pairs(len(self.codes)), self._size
-        parts = (float(Fraction(part) / size) for part in drawn)
-        known = dict(zip(pairs, parts, strict=True))
-        noise = float(self.mechanism.scale_shown / size)
-        if isinstance(self.mechanism, DiscreteLaplace):
-            noise *= sqrt(2)
-        columns = [at for at, code in enumerate(self.codes) if at and code.width]
-        rows = max(known[()], noise)
-        means = np.array([known[at,] for at in columns]) / rows
-        mean = known[0,] / rows
-        inner = np.array(
-            [[known[min(a, b), max(a, b)] for b in columns] for a in columns]
-        ).reshape(len(columns), len(columns))
-        inner[np.diag_indices_from(inner)] = (inner.diagonal() + rows) / 2
-        inner -= rows * np.outer(means, means)
-        outer = np.array([known[0, at] for at in columns]) - rows * mean * means
-        return Moments(columns, rows, noise, mean, means, inner, outer)
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[float], list[float]]:
+        """Return the coefficients that noise does not rule out, alike to both sides of each."""
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        size, spread = float(self._size), float(self.mechanism.scale_shown)
+        far = combined_reach(self.mechanism, spread, float(1 - confidence))
+        zero = [self._zero(at) for at in self._columns]
+        found = ranges_of(
+            self._known(drawn), self._columns, zero, lambda parts: far(parts) / size
+        )
+        y, values = self.codes[0], self.value(drawn)
+        (low, high), *of_columns = found
+        start, height = double(y.low * y.grid + y.width / 2), double(y.width / 2)
+        ends = [(start + height * low, start + height * high)]
+        slopes = dict(zip(self._columns, of_columns, strict=True))
+        for at, code in enumerate(self.codes[1:], 1):
+            low, high = slopes.get(at, (0.0, 0.0))
+            times = double(y.width / code.width) if at in slopes else 1.0
+            ends.append((times * low, times * high))
+        margins = [
+            max(value - low, high - value)
+            for value, (low, high) in zip(values, ends, strict=True)
+        ]
+        pairs = list(zip(values, margins, strict=True))
+        return [value - far for value, far in pairs], [value + far for value, far in pairs]
 
-    def _shown(
-        self, columns: Sequence[int], slopes: Doubles, start: Fraction, height: Fraction
-    ) -> list[float]:
+    def _zero(self, at: int) -> float:
+        """Return where zero is, of a column between -1 and 1."""
+        code = self.codes[at]
+        return double(-2 * code.low * code.grid / code.width - 1)
+
+    @property
+    def _columns(self) -> list[int]:
+        """The places of columns that have more than one value."""
+        return [at for at, code in enumerate(self.codes) if at and code.width]
+
+    def _known(self, drawn: Sequence[int]) -> dict[tuple[int, ...], float]:
+        """Return the noisy moments in rows, by which codes are multiplied."""
+        parts = (float(Fraction(part) / self._size) for part in drawn)
+        return dict(zip(_pairs(len(self.codes)), parts, strict=True))
+
+    def _normal(self, drawn: Sequence[int]) -> Normal:
+        """Return the noisy moments about the means; there are no fewer rows than noise."""
+        return normal_of(self._known(drawn), self._columns, self._noise)
+
+    @property
+    def _noise(self) -> float:
+        """The standard deviation of the noise in each sum, in rows."""
+        shown = float(self.mechanism.scale_shown / self._size)
+        return shown * sqrt(2) if isinstance(self.mechanism, DiscreteLaplace) else shown
+
+    def _shown(self, slopes: Doubles, start: Fraction, height: Fraction) -> list[float]:
         """Return the coefficients of the values from those of u.
 
         Args:
-            columns: those that vary.
-            slopes: their coefficients, in halves of the height.
+            slopes: of the columns that vary, in halves of the height.
             start: what there is where each u is 0.
             height: what u runs through between -1 and 1, at a slope of 1.
         """
-        found = dict(zip(columns, map(float, slopes), strict=True))
+        found = dict(zip(self._columns, map(float, slopes), strict=True))
         shown = []
         for at, code in enumerate(self.codes[1:], 1):
             slope = Fraction(found[at]) * height / code.width if at in found else Fraction(0)

@@ -37,12 +37,11 @@ from dpquery.functions.base import (
 from dpquery.functions.moments.linear import (
     MOST,
     NOISES,
-    Doubles,
-    Moments,
     PlaneRelease,
     plane,
     spectrum,
 )
+from dpquery.functions.moments.plane_ranges import Doubles, Normal
 
 POINTS = 4096
 """What stands for a law of all columns."""
@@ -66,10 +65,9 @@ class LogisticRelease(PlaneRelease):
 
     def value(self, drawn: Sequence[int]) -> list[float]:
         """Return the coefficients."""
-        moments = self._moments(drawn)
-        base, slopes = fitted(moments)
-        start = Fraction(base - float(moments.means @ slopes))
-        return self._shown(moments.columns, slopes, start, Fraction(2))
+        of = self._normal(drawn)
+        base, slopes = fitted(of, self._noise)
+        return self._shown(slopes, Fraction(base - float(of.means @ slopes)), Fraction(2))
 
     @property
     def note(self) -> str:
@@ -91,11 +89,16 @@ class LogisticRelease(PlaneRelease):
         )
 
 
-def fitted(moments: Moments) -> tuple[float, Doubles]:
-    """Return the log-odds at the means, and what each u adds to them."""
-    rows, ridge = moments.rows, max((moments.noise / moments.rows) ** 2, LEAST)
-    target = np.append((1 + moments.mean) / 2, moments.outer / rows / 2)
-    about = _points(moments) if len(moments.columns) else np.empty((1, 0))
+def fitted(of: Normal, noise: float) -> tuple[float, Doubles]:
+    """Return the log-odds at the means, and what each u adds to them.
+
+    Args:
+        of: the noisy moments of the columns, and of the condition, which is -1 or 1.
+        noise: the deviation of the noise in each.
+    """
+    ridge = max((noise / of.rows) ** 2, LEAST)
+    target = np.append((1 + of.mean) / 2, of.outer / of.rows / 2)
+    about = _points(of, noise) if len(of.means) else np.empty((1, 0))
     features = np.column_stack([np.ones(len(about)), about])
     found = _matched(features, target, ridge, _logistic, np.zeros(len(target)))
     return float(found[0]), found[1:]
@@ -135,15 +138,15 @@ def _matched(
 # A law of the columns, by their moments.
 
 
-def _points(moments: Moments) -> Doubles:
+def _points(of: Normal, noise: float) -> Doubles:
     """Return points, less their mean, whose covariances are those of the columns."""
-    values, vectors = spectrum(moments.inner, moments.noise)
-    spread = (vectors * values) @ vectors.T / moments.rows
+    values, vectors = spectrum(of.inner, noise)
+    spread = (vectors * values) @ vectors.T / of.rows
     deviations = np.sqrt(spread.diagonal())
     scores = _even(len(spread)) @ _root(spread / np.outer(deviations, deviations))
     columns = [
         _one(mean, deviation)(scores[:, at])
-        for at, (mean, deviation) in enumerate(zip(moments.means, deviations, strict=True))
+        for at, (mean, deviation) in enumerate(zip(of.means, deviations, strict=True))
     ]
     points = np.column_stack(columns)
     points -= points.mean(0)
