@@ -9,10 +9,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, INTEGER
+from dpquery.functions.base import NoisyCell
 from dpquery.functions.moments.logistic import LogisticRelease, fitted
 from dpquery.functions.moments.plane_ranges import Normal
 from tests.functions.tables import (
@@ -137,6 +139,12 @@ def test_least_squares_times_four_would_be_much_farther_off() -> None:
 
 def of_columns(rows: list[tuple[int, ...]], eps: object) -> list[float]:
     """Ask for the odds of the first of some columns by the others, between 0 and 20."""
+    (cell,) = cells(rows, eps, 1)
+    return cell.value
+
+
+def cells(rows: list[tuple[int, ...]], eps: object, draws: int) -> list[NoisyCell]:
+    """Ask for those of many groups that hold the same rows."""
     names = "xyzw"[: len(rows[0]) if rows else 3]
     others = tuple(replace(column(INTEGER, 0, 20), name=name) for name in names[1:])
     asked = (replace(column(BOOLEAN), name="x"), *others)
@@ -144,14 +152,14 @@ def of_columns(rows: list[tuple[int, ...]], eps: object) -> list[float]:
     assert isinstance(planned, LogisticRelease)
 
     class Exact:
-        groups = 1
+        groups = draws
 
-        def values(self, measure: object) -> tuple[int]:
+        def values(self, measure: object) -> tuple[int, ...]:
             at = [names.index(code.expr.name) for code in measure.factors]
-            return (sum(int(np.prod([row[i] for i in at], dtype=object)) for row in rows),)
+            total = sum(int(np.prod([row[i] for i in at], dtype=object)) for row in rows)
+            return (total,) * draws
 
-    (cell,) = planned.run(Exact(), Seeded(1))
-    return cell.value
+    return planned.run(Exact(), Seeded(1))
 
 
 def test_the_release_gives_coefficients_of_values() -> None:
@@ -163,6 +171,21 @@ def test_the_release_gives_coefficients_of_values() -> None:
     exact = least_loss(x.astype(float), met)
     assert of_columns(rows, 10**5) == pytest.approx(exact, abs=0.02)
     assert of_columns(rows, 5)[1:] == pytest.approx(exact[1:], abs=0.1)
+
+
+def test_intervals_hold_each_coefficient_as_often_as_stated() -> None:
+    """What the columns' law gives without noise; of 100 draws, P[more misses] < 1e-6."""
+    source, draws = np.random.default_rng(20261122), 100
+    x = source.integers(0, 21, (2000, 2))
+    met = source.random(2000) < 1 / (1 + np.exp(1 - x @ [0.2, -0.1]))
+    rows = [(int(one), *map(int, row)) for one, row in zip(met, x, strict=True)]
+    exact = np.array(of_columns(rows, 10**8))
+    found = cells(rows, 1, draws)
+    ends = np.array([cell.interval(Fraction(95, 100)) for cell in found])
+    missed = ((ends[:, 0] > exact) | (exact > ends[:, 1])).sum(axis=0)
+    assert (missed <= stats.binom.isf(1e-6, draws, 0.05)).all()
+    off = np.quantile(abs(np.array([cell.value for cell in found]) - exact), 0.95, axis=0)
+    assert (np.median(ends[:, 1] - ends[:, 0], axis=0) <= 2 * 1.35 * off).all()
 
 
 ODD = {
@@ -181,9 +204,12 @@ ODD = {
 def test_no_rows_and_rows_that_are_alike_or_parted_give_numbers(
     rows: list[tuple[int, ...]], eps: object
 ) -> None:
-    found = of_columns(rows, eps)
-    assert len(found) == 3
-    assert all(isinstance(one, float) and abs(one) < 1e6 for one in found)
+    (cell,) = cells(rows, eps, 1)
+    assert len(cell.value) == 3
+    assert all(isinstance(one, float) and abs(one) < 1e6 for one in cell.value)
+    low, high = cell.interval(Fraction(95, 100))
+    found = zip(low, cell.value, high, strict=True)
+    assert all(a <= one <= b and np.isfinite(b - a) for a, one, b in found)
 
 
 def test_a_column_of_one_value_has_no_coefficient_and_the_others_have() -> None:

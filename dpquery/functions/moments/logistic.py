@@ -42,6 +42,7 @@ from dpquery.functions.moments.linear import (
     spectrum,
 )
 from dpquery.functions.moments.plane_ranges import Doubles, Normal
+from dpquery.mechanisms.laplace import combined_reach
 
 POINTS = 4096
 """What stands for a law of all columns."""
@@ -55,6 +56,8 @@ LEAST = 1e-9
 EVENLY = 17
 """By how much the share of noise in one sum is multiplied in log-odds from bound to bound,
 about 95 times in 100, where columns are spread evenly and odds are about even."""
+NEAR = Fraction(1, 16)
+"""How far sums are moved to see how coefficients follow, in deviations of the noise."""
 Link = Callable[[Doubles], tuple[Doubles, Doubles]]
 """From a linear score to what is expected there, and how fast that rises."""
 
@@ -68,6 +71,28 @@ class LogisticRelease(PlaneRelease):
         of = self._normal(drawn)
         base, slopes = fitted(of, self._noise)
         return self._shown(slopes, Fraction(base - float(of.means @ slopes)), Fraction(2))
+
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[float], list[float]]:
+        """Return how far noise takes the coefficients, so often, alike to both sides of each.
+
+        By how much each moves with each sum, from where they are: so it holds where noise is
+        little beside what the rows tell. What the law of the columns does is not in it.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        step, here = max(1, round(self.mechanism.scale_shown * NEAR)), self.value(drawn)
+        slopes = []
+        for place, part in enumerate(drawn):
+            moved = [*drawn[:place], part + step, *drawn[place + 1 :]]
+            there = self.value(moved)
+            slopes.append([(a - b) / step for a, b in zip(there, here, strict=True)])
+        spread = float(self.mechanism.scale_shown)
+        far = combined_reach(self.mechanism, spread, float(1 - confidence))
+        margins = [far(of_one) for of_one in zip(*slopes, strict=True)]
+        ends = list(zip(here, margins, strict=True))
+        return [one - off for one, off in ends], [one + off for one, off in ends]
 
     @property
     def note(self) -> str:
