@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.study.fits import biases
+from dpquery import functions
 from dpquery.core.zcdp import rho_below
 from dpquery.mechanisms.quantiles.ranks import likely_off
 from dpquery.policy.sources.files import sample_directory
@@ -51,6 +52,16 @@ def test_the_accuracy_of_counts_is_what_the_mechanism_gives():
 
 
 @pytest.mark.parametrize("epsilon", ["1", "0.1"])
+def test_every_function_has_its_interval_measured_or_says_why_it_has_none():
+    """The name without DP_ begins a cell of the table, or the whole stands below it."""
+    text = text_of("accuracy.md")
+    section = text.split("## How often intervals hold")[1].split("\n## ")[0]
+    cells = {name for line in section.splitlines() if line.startswith("| ")
+             for name in line.split("|")[1].replace(",", " ").split()}  # fmt: skip
+    for function in functions.ALL:
+        assert function.name.removeprefix("DP_") in cells or f"`{function.name}`" in section
+
+
 def test_the_accuracy_of_means_is_what_their_intervals_say(epsilon: str):
     mean = release(f"DP_AVG(salary, eps={epsilon})")
     for rows, percent in zip(accuracy("rows"), accuracy(f"± %, ε = {epsilon}"), strict=True):
