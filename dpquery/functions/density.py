@@ -56,7 +56,7 @@ FINE = 1 << 11
 """Ranges of which a cell is made, at most, of all cells together."""
 MOST_GROUPS = 1 << 11
 COSINES = 16
-ONE = 1 << 36
+ONE = 1 << 40
 """What a cosine of 1 is in whole numbers: at any epsilon it is more than there are cosines."""
 BASIS = "basis"
 Doubles = npt.NDArray[np.float64]

@@ -60,7 +60,7 @@ from dpquery.mechanisms.randomness import Randomness
 
 MOST = 15
 """Columns that a plane is made of."""
-ALIKE = 1 << 38
+ALIKE = 1 << 42
 """Sizes of the parts of a vector are alike but for less than one such part. At any epsilon one
 unit moves them by more than there are of them: noise by maximum norm asks for that."""
 EVENLY = 4
