@@ -265,8 +265,8 @@ of a row, and penalised by C = 1e6, hardly at all; its neighbours have one row r
 
 {fits}
 
-Counts of {bins} bins of {rows:,} skewed values at epsilon 1, root mean square error; all draw from
-one law, of variance 1.84, and ours are then made to have none below zero:
+Counts of {bins} bins of {rows:,} skewed values at epsilon 1, root mean square error; all
+draw from one law, of variance 1.84, and ours are then made to have none below zero:
 
 {counted}
 
