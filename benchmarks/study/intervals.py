@@ -271,10 +271,14 @@ def line(asked: Asked, draws: int) -> tuple[str, ...]:
         asked.names,
         f"{100 * min(held):.1f} to {100 * max(held):.1f}",
         f"{np.median([one.ratio for one in clear]):.2f}",
-        f"{worst.ratio:.2f}",
-        f"{max(one.ratio for one in noisy):.2f}",
+        _shown(worst.ratio),
+        _shown(max(one.ratio for one in noisy)),
         worst.setting,
     )
+
+
+def _shown(ratio: float) -> str:
+    return f"{ratio:.2f}" if np.isfinite(ratio) else "no end"
 
 
 def main(words: Sequence[str]) -> int:

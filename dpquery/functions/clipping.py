@@ -118,8 +118,7 @@ class ClippingRelease(Release):
         if not drawn[1]:
             return ()
         weight = self.measures[0].weight
-        _, far = self.noise.interval(0, LEVEL)
-        margin = -(-far // weight.scale)
+        margin = _margin(self.noise, weight)
         low, high, *more = (
             f"{max(0, round(Fraction(one, weight.scale))):,}" for one in drawn[1]
         )
@@ -178,12 +177,19 @@ def reporting(call: Call, facts: Facts, planned: Release) -> Release:
         moved,
         tuple(counts),
         (written_end(last[0], code.grid, type_), written_end(last[1], code.grid, type_)),
-        why=_why(planned, share),
+        why=_why(planned, share, _margin(noise, weight)),
     )
 
 
-def _why(planned: Release, share: Fraction) -> str:
-    said = f"{decimal_text(share)} of eps counts what bounds and limits cut"
+def _margin(noise: DiscreteLaplace, weight: Weight) -> int:
+    """Return how many rows a count is off."""
+    _, far = noise.interval(0, LEVEL)
+    return -(-far // weight.scale)
+
+
+def _why(planned: Release, share: Fraction, margin: int) -> str:
+    part = decimal_text(share)
+    said = f"{part} of eps counts what bounds and limits cut, ± {margin:,} rows each"
     return f"{planned.why}; {said}" if planned.why else said
 
 
