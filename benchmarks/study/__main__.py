@@ -19,6 +19,7 @@ from benchmarks.study import (
     choices,
     claims,
     comparison,
+    fits,
     intervals,
     lists,
     moments,
@@ -127,7 +128,7 @@ def main() -> int:
         for part in (moments, choices, claims, ranks, lists):
             figures += part.figures(Path(folder))
         found, compared = compare(Path(folder), sets, times)
-        beside = peers.text(Path(folder))
+        beside = f"{peers.text(Path(folder))}\n{fits.text(Path(folder))}"
     figures += found
     print(table(figures))
     save(figures, compared, beside)

@@ -151,12 +151,23 @@ def _few_values(call: Call, cells: int) -> QueryRefused:
     )
 
 
-def _shown(point: Expr) -> str:
-    """Write a point as a value."""
+def _end(point: Expr) -> Scalar:
+    """Return what values are compared with."""
     assert isinstance(point, Compare)  # noqa: S101 - the binder and `_equal_parts` make these
     end = point.right.operand if isinstance(point.right, Widen) else point.right
     assert isinstance(end, Literal)  # noqa: S101
-    value = end.value
+    return end.value
+
+
+def numbers_of(points: Sequence[Expr]) -> tuple[Fraction, ...]:
+    """Return the points of what is a number."""
+    ends = map(_end, points)
+    return tuple(Fraction(end) for end in ends if isinstance(end, int | Fraction))
+
+
+def _shown(point: Expr) -> str:
+    """Write a point as a value."""
+    value = _end(point)
     return decimal_text(value) if isinstance(value, Fraction) else value_text(value)
 
 
@@ -257,7 +268,7 @@ def _plan_histogram(call: Call, facts: Facts) -> HistogramRelease:
     measures = _ranges(call, facts, points)
     weight = measures[0].weight
     l1 = cells_distance(weight, facts.neighbours)
-    l2 = _l2(weight, facts.neighbours)
+    l2 = cells_l2(weight, facts.neighbours)
     noise = additive_noise(call, l1, l2)
     distance = l1 if noise.norm == 1 else l2
     type_ = replace(INTEGER, listed=True)
@@ -265,7 +276,8 @@ def _plan_histogram(call: Call, facts: Facts) -> HistogramRelease:
     return HistogramRelease(call.function, measures, distance, noise, type_, shown)
 
 
-def _l2(weight: Weight, neighbours: Neighbours) -> int | Fraction:
+def cells_l2(weight: Weight, neighbours: Neighbours) -> int | Fraction:
+    """Return how far one unit moves the counts of cells in L2 norm."""
     replaced = neighbours is Neighbours.SUBSTITUTE
     return weight.total * root_above(2) if replaced else weight.total
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import AdditiveNoise, Distance, PureEvent
+from dpquery.mechanisms.max_norm import MaxNorm
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import (
     FEW,
@@ -325,7 +326,7 @@ MANY = 12
 STEPS = 60
 
 
-def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
+def combined_reach(noise: AdditiveNoise | MaxNorm, spread: float, missed: float) -> Reach:
     """Return what gives r with P[|sum of c_i noise_i| > r] <= missed, for coefficients c_i.
 
     Discrete noise is taken for continuous noise of the same scale, and half a unit of the
@@ -337,6 +338,8 @@ def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
         sizes = [abs(one) for one in coefficients]
         if isinstance(noise, DiscreteLaplace):
             far = _of_laplace([size * spread for size in sizes], missed)
+        elif isinstance(noise, MaxNorm):
+            far = noise.combined_reach(sizes, missed)
         else:
             far = -NormalDist().inv_cdf(missed / 2) * spread * math.hypot(*sizes)
         return far + max(sizes) / 2

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.study.fits import biases
 from dpquery import functions
 from dpquery.core.zcdp import rho_below
 from dpquery.mechanisms.quantiles.ranks import likely_off
@@ -120,3 +121,14 @@ def test_the_factors_are_powers_of_e():
     for epsilon, factor in zip(choosing("ε in all"), factors, strict=True):
         value = math.exp(float(epsilon))
         assert factor in {f"{value:.2f}", f"{value:.0f}"}
+
+
+def test_what_odds_by_moments_are_off_is_as_the_study_finds():
+    found: dict[str, list[float]] = {}
+    for law, count, _, off in biases():
+        found.setdefault(f"{law}, {count}", []).append(100 * off)
+    heads = re.findall(r"^\| (\w[\w ]*, [13]) \|", text_of("statistics.md"), re.MULTILINE)
+    assert len(heads) == 6
+    for head in heads:
+        shown = [float(number) for number in pages.numbers("statistics.md", head)]
+        assert shown == pytest.approx(found[head], rel=0.1, abs=0.02)
