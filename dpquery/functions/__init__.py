@@ -5,11 +5,13 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.density import DENSITY
 from dpquery.functions.histogram_cdf import CDF, HISTOGRAM
 from dpquery.functions.mode_top_k import MAJORITY, MODE, TOP_K
 from dpquery.functions.moments.corr_regr import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.moments.linreg import LINREG
+from dpquery.functions.moments.logistic import LOGREG
 from dpquery.functions.moments.mean_variance import (
     AVG,
     PROPORTION,
@@ -41,8 +43,10 @@ ALL: tuple[DPFunction, ...] = (
     REGR_INTERCEPT,
     REGR_R2,
     LINREG,
+    LOGREG,
     HISTOGRAM,
     CDF,
+    DENSITY,
     QUANTILE,
     MEDIAN,
     MIN,

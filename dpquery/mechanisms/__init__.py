@@ -11,6 +11,7 @@ from dpquery.mechanisms.exponential import FiniteExponential, PermuteAndFlip
 from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.majority import Majority
+from dpquery.mechanisms.max_norm import MaxNorm
 from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.partition_selection import PartitionSelection
 from dpquery.mechanisms.quantiles.above_threshold import ThresholdQuantiles, threshold_cost
@@ -48,6 +49,7 @@ __all__ = [
     "JointQuantiles",
     "LargestNoisyCounts",
     "Majority",
+    "MaxNorm",
     "MeanExponential",
     "MeanInverseSensitivity",
     "Mechanism",
@@ -77,6 +79,7 @@ PURE: tuple[type[PureNoise], ...] = (DiscreteLaplace, DiscreteStaircase)
 ALL: tuple[type[Mechanism], ...] = (
     *ADDITIVE,
     DiscreteStaircase,
+    MaxNorm,
     GridQuantile,
     FiniteExponential,
     PermuteAndFlip,

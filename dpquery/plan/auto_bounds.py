@@ -35,6 +35,7 @@ from dpquery.functions.bounds_search import (
     search_for,
     searched,
 )
+from dpquery.functions.clipping import reporting
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.remedies import narrower
 from dpquery.ir.canonical_text import Writer
@@ -186,8 +187,12 @@ def _widest(call: Call, facts: Facts) -> Call:
 
 def planned(call: Call, facts: Facts) -> Release:
     """Plan the release of a call that has bounds, where it needs any."""
-    function = functions.registered(call.function)
-    release = function.plan(call, facts)
+    function, share = functions.registered(call.function), call.options.clipping
+    if share is None:
+        release = function.plan(call, facts)
+    else:
+        left = call.options.epsilon * (1 - share)
+        release = reporting(call, facts, function.plan(with_options(call, epsilon=left), facts))
     require_groups(call, release, facts)
     if function.chooses:
         for measure in release.measures:

@@ -224,7 +224,13 @@ def _alike(call: Call, facts: Facts) -> Hashable | None:
     None for one that is drawn by itself: its price is its own, or it asks for other noise.
     """
     options, reads = call.options, _reads(call)
-    asked = (options.mechanism, options.rho, options.delta, options.group_bounds)
+    asked = (
+        options.mechanism,
+        options.rho,
+        options.delta,
+        options.group_bounds,
+        options.clipping,
+    )
     waits = (options.max_groups_contributed, options.search, options.rows_search)
     if reads is None or not call.shares or call.distinct:
         return None

@@ -42,6 +42,7 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
+from dpquery.functions.error_targets import CONFIDENCE, RANK_ERROR
 from dpquery.functions.mode_top_k import ChosenRelease, small_histogram
 from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
 from dpquery.functions.quantize import code_of, in_rows
@@ -222,7 +223,7 @@ MAX = DPFunction(
     ),
     positional=(Expression(Takes.ORDERED),),
     gives=Gives.VALUE,
-    parameters=(EPS, MAX_ROWS, BOUNDS, WEIGHT),
+    parameters=(EPS, RANK_ERROR, CONFIDENCE, MAX_ROWS, BOUNDS, WEIGHT),
     mechanisms=(AboveThreshold.name,),
     plan=lambda call, facts: _plan(call, facts, upwards=True),
     example="SELECT DP_MAX(age, eps=0.5) AS oldest FROM staff",
