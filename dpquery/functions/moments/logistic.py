@@ -1,6 +1,6 @@
 """DP_LOGREG: the odds of a condition by some columns, from noisy second moments.
 
-What is released is what a plane needs (`linear.py`), with the condition as y: -1 or 1 in each
+What is released is what a plane needs (`linreg.py`), with the condition as y: -1 or 1 in each
 row. Sensitivity and noise are those of the plane; what follows is post-processing.
 
 With u the columns between -1 and 1, the log-loss of coefficients w is the sum of log(1 + exp(w

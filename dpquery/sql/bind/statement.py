@@ -19,7 +19,7 @@ from dpquery.errors import QueryRefused, advice, refusal
 from dpquery.ir.expr import Constant, Expr, Literal
 from dpquery.ir.query import Above, AboveColumn, Bound, Call, Frontier
 from dpquery.ir.relations import public_joins
-from dpquery.policy.model import Policy, PublicFacts, Table, derived_table
+from dpquery.policy.model import Policy, PublicFacts, derived_table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.from_clause import (
     Derived,
@@ -45,7 +45,7 @@ from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
 from dpquery.sql.epsilon_shares import Shares, shared
 from dpquery.sql.parse.list_joins import refuse_list
 from dpquery.sql.parse.parser import Parsed
-from dpquery.sql.parse.spans import Spans, outside, repeated, shown, too_large
+from dpquery.sql.parse.spans import outside, repeated, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
@@ -81,7 +81,12 @@ from dpquery.sql.suggest.join_refusals import (
     refuse_twice,
     same_units,
 )
-from dpquery.sql.suggest.offered_queries import COUNT, query_about, query_of_policy
+from dpquery.sql.suggest.offered_queries import (
+    COUNT,
+    counted_query,
+    query_about,
+    query_of_policy,
+)
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 MOST_DERIVED = 8
@@ -558,7 +563,7 @@ class Statement(Opener):
         binder.shares = self._shares
         for item in select.expressions:
             if is_star(item):
-                raise raw("*", spans.of(item), _counted(select, scope.table, spans))
+                raise raw("*", spans.of(item), counted_query(select, scope.table, spans))
         span = spans.of(select.args["from_"].this)
 
         def find(call: Call) -> int:
@@ -594,13 +599,3 @@ def _require_few(found: Open, span: Span) -> None:
         why = "they are not known yet: each is put among the rows on its own."
         remedy = advice(f"end the subquery with LIMIT {MOST_MEMBERS}")
         raise refusal("DPQ409", title, span, f"up to {found.most:,}", why, remedy)
-
-
-def _counted(select: exp.Select, table: Table, spans: Spans) -> str:
-    """Write a query with a count in place of its list; of the table, if it has more clauses."""
-    otherwise, text = query_about(table, COUNT), spans.source.text
-    slots = {slot for slot, clause in select.args.items() if clause}
-    if select.parent is not None or slots - {"expressions", "from_", "joins", "where"}:
-        return otherwise
-    first, last = spans.of(select.expressions[0]), spans.of(select.expressions[-1])
-    return shown(f"{text[: first.start]}{COUNT}{text[last.end :]}".strip(), otherwise)

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 
 from sqlglot import TokenType
+from sqlglot import expressions as exp
 
 from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
@@ -26,7 +27,8 @@ from dpquery.ir.expr import Expr
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.scope import written_name
-from dpquery.sql.parse.spans import Spans
+from dpquery.sql.parse.spans import Spans, shown
+from dpquery.sql.suggest.offered_queries import COUNT, query_about
 
 COUNT = "DP_COUNT(*, eps=0.5)"
 
@@ -290,3 +292,13 @@ def taken_by(function: DPFunction) -> str:
     arguments = ("an argument", "two arguments", "three arguments")[count - 1]
     others = [one.noun for one in function.positional if not isinstance(one, Expression)]
     return " and ".join([arguments, *others])
+
+
+def counted_query(select: exp.Select, table: Table, spans: Spans) -> str:
+    """Write a query with a count in place of its list; of the table, if it has more clauses."""
+    otherwise, text = query_about(table, COUNT), spans.source.text
+    slots = {slot for slot, clause in select.args.items() if clause}
+    if select.parent is not None or slots - {"expressions", "from_", "joins", "where"}:
+        return otherwise
+    first, last = spans.of(select.expressions[0]), spans.of(select.expressions[-1])
+    return shown(f"{text[: first.start]}{COUNT}{text[last.end :]}".strip(), otherwise)
