@@ -81,12 +81,7 @@ from dpquery.sql.suggest.join_refusals import (
     refuse_twice,
     same_units,
 )
-from dpquery.sql.suggest.offered_queries import (
-    COUNT,
-    counted_query,
-    query_about,
-    query_of_policy,
-)
+from dpquery.sql.suggest.offered_queries import COUNT, counted, query_about, query_of_policy
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 MOST_DERIVED = 8
@@ -563,7 +558,7 @@ class Statement(Opener):
         binder.shares = self._shares
         for item in select.expressions:
             if is_star(item):
-                raise raw("*", spans.of(item), counted_query(select, scope.table, spans))
+                raise raw("*", spans.of(item), counted(select, scope.table, spans))
         span = spans.of(select.args["from_"].this)
 
         def find(call: Call) -> int:

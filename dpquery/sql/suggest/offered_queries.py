@@ -28,7 +28,6 @@ from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.spans import Spans, shown
-from dpquery.sql.suggest.offered_queries import COUNT, query_about
 
 COUNT = "DP_COUNT(*, eps=0.5)"
 
@@ -294,7 +293,7 @@ def taken_by(function: DPFunction) -> str:
     return " and ".join([arguments, *others])
 
 
-def counted_query(select: exp.Select, table: Table, spans: Spans) -> str:
+def counted(select: exp.Select, table: Table, spans: Spans) -> str:
     """Write a query with a count in place of its list; of the table, if it has more clauses."""
     otherwise, text = query_about(table, COUNT), spans.source.text
     slots = {slot for slot, clause in select.args.items() if clause}
