@@ -86,12 +86,11 @@ def release(
     _require_charged(plan, number, receipt)
     frontier = plan.frontiers[number]
     columns: list[ReleasedColumn] = []
-    for one in frontier.releases:
+    drawn: dict[int, list[object]] = {}
+    for at, one in enumerate(frontier.releases):
         if one.drawn_by is None:
-            cells = one.release.run(exact, randomness)
-        else:
-            drawn = columns[one.drawn_by].cells
-            cells = [one.release.cell(cell.drawn) for cell in drawn]
+            drawn[at] = list(one.release.draw(exact, randomness))
+        cells = [*map(one.release.cell, drawn[at if one.drawn_by is None else one.drawn_by])]
         columns.append(ReleasedColumn(one.column, one.release.type, cells))
     return ReleasedTable(keys, tuple(columns))
 

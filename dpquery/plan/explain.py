@@ -227,7 +227,8 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
     waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
-        return one.release.step(waiting=waiting)
+        step = one.release.step(waiting=waiting)
+        return replace(step, why=step.why or one.why)
     call = limited(one.call, Interval.point(1))
     step = planned(call, Facts.of(scan, policy)).step(waiting=waiting)
     return replace(

@@ -23,7 +23,6 @@ from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated, without_option
-from dpquery.functions.moments.joint import together
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
@@ -40,6 +39,7 @@ from dpquery.plan.auto_bounds import (
 )
 from dpquery.plan.by_error import error_bought, priced
 from dpquery.plan.parallel import if_weighed, require_shares, touched
+from dpquery.plan.shared_draws import shared_draws
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.policy.units import likely_units
 
@@ -53,6 +53,8 @@ class PlannedRelease:
     release: Release
     drawn_by: int | None = None
     """The place of the call in whose draw it is; None where it has one of its own."""
+    why: str = ""
+    """Why it is drawn with others, or is not, where there was a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,27 +222,22 @@ def _frontier(
     bounded = (searches.bounded(call, frontier.relation, facts) for call in asked)
     calls = tuple(priced(call, facts) for call in bounded)
     releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
-    if policy.budget.ceiling.summed:
-        releases = _shared_draws(releases, facts)
+    releases = _drawn_together(releases, facts, policy)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
 
-def _shared_draws(
-    releases: tuple[PlannedRelease, ...], facts: Facts
+def _drawn_together(
+    releases: tuple[PlannedRelease, ...], facts: Facts, policy: Policy
 ) -> tuple[PlannedRelease, ...]:
-    """Have the calls about one column share a draw, where their price is the statement's.
-
-    In rho, one draw for all of it would lose more than theirs together.
-    """
+    """Have calls share a draw, where their price is the statement's."""
     calls, apart = [one.call for one in releases], [one.release for one in releases]
-    found = together(calls, apart, facts)
     shared = list(releases)
-    for at, (first, release) in found.items():
-        drawn_by = None if at == first else first
-        shared[at] = replace(releases[at], release=release, drawn_by=drawn_by)
+    for at, one in shared_draws(calls, apart, facts, policy.budget.ceiling).items():
+        drawn_by = None if at == one.first else one.first
+        shared[at] = replace(releases[at], release=one.release, drawn_by=drawn_by, why=one.why)
     return tuple(shared)
 
 
