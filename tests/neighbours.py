@@ -161,7 +161,7 @@ def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Draw
     plan = foretold(plan)
     receipt, found = receipt_for(plan, ledger), []
     for number, frontier in enumerate(plan.frontiers):
-        if not frontier.releases:  # groups that were found, and nothing about them
+        if not frontier.draws:  # groups that were found, or are added up
             continue
         with engine.open(frontier.scan, receipt, number) as exact:
             releases = (planned.release for planned in frontier.releases)
