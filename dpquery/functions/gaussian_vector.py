@@ -133,18 +133,18 @@ class VectorRelease(Release):
         """Return how far the noise takes the number, so often."""
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
-        largest = max(map(abs, self._worth))
-        shares = [float(one / largest) for one in self._worth]
+        largest = max(map(abs, self.worth))
+        shares = [float(one / largest) for one in self.worth]
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
         far = combined_reach(self.mechanism, spread, missed)(shares)
         return Fraction(far) * largest
 
     def _total(self, drawn: tuple[int, ...]) -> Fraction:
-        pairs = zip(self._worth, drawn, strict=True)
+        pairs = zip(self.worth, drawn, strict=True)
         return sum((one * noisy for one, noisy in pairs), Fraction(0))
 
     @property
-    def _worth(self) -> tuple[Fraction, ...]:
+    def worth(self) -> tuple[Fraction, ...]:
         """What each noisy value is worth in the number."""
         rows = self.unit / self.rows
         if self.part is None:
@@ -153,7 +153,7 @@ class VectorRelease(Release):
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in units of the value."""
-        squares = sum((one * one for one in self._worth), Fraction(0))
+        squares = sum((one * one for one in self.worth), Fraction(0))
         deviation = root_above(squares * self.mechanism.sigma2)
         margin = in_steps(self.reach(LEVEL), self.type)
         return Words(

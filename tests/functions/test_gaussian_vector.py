@@ -77,7 +77,7 @@ def test_twenty_counts_are_one_gaussian_release_of_the_whole_price():
 def test_twenty_counts_have_less_than_half_of_the_noise_of_calls_apart():
     for one, other in zip(released(TWENTY), alone(TWENTY), strict=True):
         assert other.reach(LEVEL) > Fraction(5, 2) * one.reach(LEVEL)
-        rows, own = one._worth
+        rows, own = one.worth
         spread = math.sqrt((rows**2 + own**2) * one.mechanism.sigma2)
         q = math.exp(-1 / other.mechanism.scale)
         assert math.sqrt(2 * q) / (1 - q) > 2.3 * spread
