@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from html import escape
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
 from dpquery.core.source import visible
@@ -123,6 +123,34 @@ class Ranked(Protocol):
 
     def rank_interval(self, confidence: Fraction, *, any_data: bool = False) -> Fraction | None:
         """Return how many rows the rank of a value is off, so often; None if unknown."""
+
+
+TAILS = tuple(
+    Fraction(part, 2000)
+    for part in (2, 5, 10, 20, 50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 800, 900)
+)
+"""What is left out on either side, of the intervals of values that are computed from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What stands behind a value that is computed from released ones: ends, by simulation."""
+
+    low: tuple[Any, ...]
+    """One for each of TAILS; None where noise cannot tell."""
+    high: tuple[Any, ...]
+
+    mechanism: ClassVar[str] = "simulated"
+    possible: ClassVar[None] = None
+
+    def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
+        """Return a range that holds the exact value about so often, or somewhat oftener.
+
+        None where noise cannot tell, as of a confidence for which there are too few worlds.
+        """
+        tails = [at for at, tail in enumerate(TAILS) if 2 * tail <= 1 - confidence]
+        ends = (self.low[tails[-1]], self.high[tails[-1]]) if tails else (None, None)
+        return None if None in ends else ends
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,138 @@
+"""Intervals of what is computed from released values, by simulation: law, rows, limits.
+
+Each of many groups has the same exact values, and is an independent draw: so one answer shows
+how often the intervals of its columns hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from dpquery.answer import Answer
+from dpquery.database import Database
+from dpquery.policy.load import load_policy
+from dpquery.policy.model import LedgerSettings
+from dpquery.session import Session
+from tests.corpus.runs import anew
+
+GROUPS, PARTS, ROWS = 100, 4, 30
+"""Regions, parts of each, and rows of each part; each row is a unit's only one."""
+VALUE = 7
+POLICY = f"""
+[budget]
+epsilon = 100000
+delta = 0.01
+[tables.t]
+path = "t.parquet"
+privacy_unit_column = "u"
+rows_per_unit = 1
+[tables.t.columns]
+u = {{ type = "integer" }}
+a = {{ type = "integer", bounds = [0, {GROUPS - 1}], null_group = false }}
+b = {{ type = "integer", bounds = [0, {PARTS - 1}], null_group = false }}
+x = {{ type = "integer", bounds = [0, 10] }}
+d = {{ type = "decimal(4,2)", bounds = [0, 10] }}
+[tables.p]
+path = "p.csv"
+public = true
+unique = ["k"]
+"""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    place = tmp_path_factory.mktemp("derived")
+    many = GROUPS * PARTS * ROWS
+    place_of = np.arange(many) // ROWS
+    whole = {"u": np.arange(many), "a": place_of // PARTS, "b": place_of % PARTS}
+    table = pa.table(whole | {"x": np.full(many, VALUE)})
+    exactly = pa.array([Decimal(VALUE)] * many, pa.decimal128(4, 2))
+    pq.write_table(table.append_column("d", exactly), place / "t.parquet")
+    (place / "p.csv").write_text("k,w\n0,2\n1,3\n2,5\n3,7\n")
+    (place / "policy.toml").write_text(POLICY)
+    policy = replace(load_policy(place / "policy.toml"), ledger=LedgerSettings(None))
+    with closing(Database(policy)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(database: Database) -> Session:
+    return anew(database)
+
+
+BY_ROW = {
+    "n / 2": ROWS / 2,
+    "2 * n": 2 * ROWS,
+    "-n": -ROWS,
+    "ROUND(n / 7, 1)": round(ROWS / 7, 1),
+    "CAST(n AS DOUBLE)": ROWS,
+    "GREATEST(n, 0)": ROWS,
+    "s / n": VALUE,
+    "n * n": ROWS * ROWS,
+    "n + m": 2 * ROWS,
+    "q + 1.5": ROWS * VALUE + 1.5,
+}
+RELEASES = (
+    "SELECT a, b, DP_COUNT(*, eps=1) AS n, DP_SUM(x, eps=1) AS s, "
+    "DP_COUNT_IF(x > 3, eps=0.8) AS m, DP_SUM(d, eps=1) AS q "
+    "FROM t GROUP BY a, b"
+)
+ABOVE = {
+    f"SELECT a, SUM(n) AS v FROM ({RELEASES}) GROUP BY a": PARTS * ROWS,
+    f"SELECT a, AVG(s) AS v FROM ({RELEASES}) GROUP BY a": VALUE * ROWS,
+    f"WITH r AS ({RELEASES}) SELECT x.a, x.n - y.n AS v FROM r AS x JOIN r AS y "
+    "ON x.a = y.a WHERE x.b = 0 AND y.b = 1": 0,
+    f"SELECT a, b, n / SUM(n) OVER (PARTITION BY a) AS v FROM ({RELEASES})": 1 / PARTS,
+    f"SELECT a, b, n * w AS v FROM ({RELEASES}) AS r JOIN p ON r.b = p.k WHERE b = 2": 5 * ROWS,
+}
+
+
+def held(answer: Answer, column: str, exact: float) -> list[bool]:
+    found = answer.interval(column)
+    assert all(one is not None for one in found), column
+    return [float(low) - 1e-9 <= exact <= float(high) + 1e-9 for low, high in found]
+
+
+def require(hits: list[bool], least: float = 0.945, most: float = 0.975) -> None:
+    """Hold a share between two: a right one is outside with a probability below 1e-6."""
+    count = len(hits)
+    low, high = stats.binom.ppf(5e-7, count, least), stats.binom.isf(5e-7, count, most)
+    assert low <= sum(hits) <= high, f"{sum(hits) / count:.4f} of {count}"
+
+
+def asked_by_row(session: Session, times: int) -> dict[str, list[bool]]:
+    items = ", ".join(f"{text} AS v{at}" for at, text in enumerate(BY_ROW))
+    found: dict[str, list[bool]] = {text: [] for text in BY_ROW}
+    for _ in range(times):
+        answer = session.sql(f"SELECT a, b, {items} FROM ({RELEASES})", refresh=True)
+        for at, (text, exact) in enumerate(BY_ROW.items()):
+            found[text] += held(answer, f"v{at}", exact)
+    return found
+
+
+def test_intervals_of_computed_columns_hold_as_often_as_they_say(session: Session):
+    for hits in asked_by_row(session, 3).values():
+        require(hits, most=0.985)
+
+
+@pytest.mark.parametrize("sql", ABOVE)
+def test_intervals_above_groups_joins_and_windows_hold_too(session: Session, sql: str):
+    hits: list[bool] = []
+    for _ in range(3):
+        hits += held(session.sql(sql, refresh=True), "v", ABOVE[sql])
+    require(hits, most=0.99)
+
+
+@pytest.mark.slow
+def test_coverage_in_many_runs(session: Session):
+    for hits in asked_by_row(session, 50).values():
+        require(hits)
