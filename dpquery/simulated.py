@@ -5,12 +5,12 @@ In each of many worlds the released values have fresh noise of their own laws
 far a value goes there says how far it may be from the exact one. It costs nothing: all of it is
 made of what was released.
 
-Percentiles of the worlds are the ends (Efron 1987, bias-corrected). They go through whatever
-rises with a release, so that the ends for n, 2 * n, ROUND(n) and GREATEST(n, 0) are those of n,
-transformed; the ends of the reflected ("basic") bootstrap would lie below zero for the last.
-Where the released value is no median of the worlds, as of a largest group, the percentiles are
-moved twice as far, away from that bias. They are taken a little outwards, by the error of a
-percentile of so many worlds.
+Percentiles of the worlds are the ends: they go through whatever rises with a release, so that
+the ends for 2 * n, ROUND(n) and GREATEST(n, 0) are those of n, transformed; the ends of the
+reflected ("basic") bootstrap would lie below zero for the last. They are taken a little
+outwards, by half the standard error of a percentile of so many worlds. Where a value turns back
+within the noise, as ABS(n) near zero or the largest of groups that are about alike, no world
+may be where the exact value is, and there is no interval.
 
 Where noise decides which rows there are, a row that is missing from a world may have had any
 value there; and where a release tells no law of its noise, whatever it plays a part in has no
@@ -22,9 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_FLOOR, Context, Decimal
-from functools import lru_cache
-from math import floor, isfinite
-from statistics import NormalDist
+from math import floor, isfinite, sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,10 +45,12 @@ MOVED = 3
 """Worlds in which releases without a law have other values; one without a change is before."""
 LONGEST_MOVED = 100
 """As many values as a list that is released may have."""
+CURVED, SELDOM = 0.5, 1 / 400
+"""Of the usual distance, and of all pairs of worlds."""
 CLOSE = 1e-9
 """What differs relatively by less is equal: sums of doubles depend on the order of rows."""
-STANDARD = NormalDist()
-POINTS = tuple(STANDARD.inv_cdf(float(tail)) for tail in TAILS)
+LARGEST = 2.0**63 - 1024
+"""The largest double below what a column of whole numbers can hold."""
 
 
 class InWorlds(Protocol):
@@ -173,9 +173,12 @@ def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _numbers(values: Floats, type_: pa.DataType) -> pa.Array:
-    """Return numbers as a column of a type, rounded to it."""
+    """Return numbers as a column of a type, rounded to it and cut to what it can hold."""
     if pa.types.is_integer(type_):
-        return _integers(values.astype(np.int64))
+        return _integers(np.clip(values, -LARGEST, LARGEST).astype(np.int64))
+    if pa.types.is_decimal(type_):
+        most = 10.0 ** (type_.precision - type_.scale) * (1 - CLOSE)
+        values = np.clip(values, -most, most)
     doubles = pa.Array.from_buffers(pa.float64(), len(values), [None, pa.py_buffer(values)])
     return doubles.cast(type_)
 
@@ -215,37 +218,50 @@ def _cells(shown: pa.ChunkedArray, values: Floats, count: int) -> list[Cell | No
     """Return the interval of each value of a column, from its values in all worlds."""
     own = shown.cast(pa.float64()).fill_null(float("nan")).to_numpy()
     steady = np.isclose(values[:, count:], own[:, None], rtol=CLOSE, atol=0).all(axis=1)
-    worlds, type_ = np.sort(values[:, :count], axis=1), shown.type
+    worlds = values[:, :count]
     if (steady & (worlds == own[:, None]).all(axis=1)).sum() == steady.sum():
         return [None] * len(own)  # noise plays no part in it
+    known, ranks = steady & ~_turns(own, worlds), _ranks(count)
+    rising, falling = np.sort(worlds, axis=1), np.sort(-worlds, axis=1)  # what is missing: last
     return [
-        _cell(float(value), row, type_) if known else None
-        for value, row, known in zip(own, worlds, steady, strict=True)
+        _cell(low, high, ranks, shown.type) if told else None
+        for low, high, told in zip(rising, falling, known, strict=True)
     ]
 
 
-def _cell(value: float, worlds: Floats, type_: pa.DataType) -> Simulated | None:
-    """Return percentiles of what worlds have, rising; those that miss the value come last."""
-    known = worlds[: len(worlds) - int(np.isnan(worlds).sum())]
-    below, upto = (int(np.searchsorted(known, value, side)) for side in ("left", "right"))
-    if not upto or below == len(known):
-        return None
-    share = min(max(0.5, below / len(known)), upto / len(known))
-    moved = 2 * STANDARD.inv_cdf(share)
-    low, high = (
-        _ends(side, _ranks(way, len(worlds)) - (len(worlds) - len(known)), type_)
-        for side, way in ((known, moved), (-known[::-1], -moved))
-    )
+def _turns(own: Floats, worlds: Floats) -> npt.NDArray[np.bool_]:
+    """Return where opposite noise moves a value to the same side, as of ABS(n) near zero.
+
+    Then the exact value may lie where no world is. A little of that is curvature, and rare
+    enough what is seldom.
+    """
+    beside = worlds - own[:, None]
+    half = worlds.shape[1] // 2
+    one, other = beside[:, :half], beside[:, half:]
+    usual = np.nansum(np.abs(beside), axis=1, keepdims=True) / worlds.shape[1]
+    least = np.minimum(np.abs(one), np.abs(other))
+    turned: npt.NDArray[np.bool_] = ((one * other > 0) & (least > usual * CURVED)).mean(
+        axis=1
+    ) > SELDOM
+    return turned
+
+
+def _ranks(count: int) -> npt.NDArray[np.int64]:
+    """Return which of so many worlds each tail begins with."""
+    least = [float(tail) * count for tail in TAILS]
+    ranks = [floor(one - sqrt(one * (1 - one / count)) / 2) - 1 for one in least]
+    return np.array(ranks, np.int64)
+
+
+def _cell(
+    rising: Floats, falling: Floats, ranks: npt.NDArray[np.int64], type_: pa.DataType
+) -> Simulated:
+    """Return percentiles of what worlds have: those that miss the value are beyond all."""
+    missing = int(np.isnan(rising).sum())
+    known = len(rising) - missing
+    low = _ends(rising[:known], ranks - missing, type_)
+    high = _ends(falling[:known], ranks - missing, type_)
     return Simulated(low, tuple(None if one is None else -one for one in high))
-
-
-@lru_cache(maxsize=256)
-def _ranks(moved: float, count: int) -> npt.NDArray[np.int64]:
-    """Return below which of so many worlds each tail lies, with its percentile moved."""
-    shares = np.array([STANDARD.cdf(moved + point) for point in POINTS])
-    least = np.floor(shares * count - np.sqrt(shares * (1 - shares) * count))
-    ranks: npt.NDArray[np.int64] = least.astype(np.int64) - 1
-    return ranks
 
 
 def _ends(known: Floats, ranks: npt.NDArray[np.int64], type_: pa.DataType) -> tuple[Any, ...]:

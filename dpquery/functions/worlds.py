@@ -33,8 +33,6 @@ FEW = 64
 CONFIDENCES = tuple(
     map(Fraction, ("0.2", "0.5", "0.8", "0.9", "0.95", "0.98", "0.99", "0.998"))
 )
-LARGEST = 2.0**63 - 1024
-"""The largest double below what a column of whole numbers can hold."""
 
 
 class Worlds:
@@ -48,11 +46,19 @@ class Worlds:
         """The noise of vectors that several columns are read from."""
 
     def of(self, cells: Sequence[NoisyCell]) -> Floats | None:
-        """Return values for the cells of a column, a row for each world; None without a law."""
+        """Return values for the cells of a column, a row for each world; None without a law.
+
+        Those of exact types are whole steps beside the released ones, which are rounded too: a
+        pair of worlds lies about what they were before.
+        """
         values = self._values(cells) if cells else None
-        if values is None or cells[0].release.type.kind is not Kind.INTEGER:
+        if values is None or cells[0].release.type.kind is Kind.DOUBLE:
             return values
-        return np.clip(np.rint(values), -LARGEST, LARGEST)
+        half, step = self.count // 2, 10.0 ** -cells[0].release.type.scale
+        middle = (values[:half] + values[half:]) / 2
+        shown = np.array([float(cell.value) for cell in cells])
+        beside = np.concatenate([values[:half] - middle, values[half:] - middle])
+        return shown + np.rint(beside / step) * step
 
     def _values(self, cells: Sequence[NoisyCell]) -> Floats | None:
         release, drawn = cells[0].release, [cell.drawn for cell in cells]
