@@ -41,6 +41,8 @@ LEAST_WORLDS = 200
 """With fewer no percentile is known well enough."""
 MOST_ROWS = 100_000
 """Of all worlds together: what takes about as long as the rest of a query."""
+MOST_BYTES = 2**26
+"""Of the same: texts and lists can be long."""
 MOVED = 3
 """Worlds in which releases without a law have other values; one without a change is before."""
 LONGEST_MOVED = 100
@@ -64,7 +66,8 @@ class InWorlds(Protocol):
         Args:
             above: the query.
             tables: what it is asked of: rows of all worlds, each with the number of its own.
-            wanted: the places of columns that are wanted as doubles.
+            wanted: the places of columns that are wanted, as doubles, beside those without
+                noise.
         """
         ...
 
@@ -94,8 +97,9 @@ def simulate(
         for at, shown in enumerate(above.columns)
         if not (shown.noiseless or shown.origins) and _is_number(result.schema.field(at).type)
     ]
-    size = max(above.joined, result.num_rows, sum(table.num_rows for table in tables))
-    count = min(MOST_WORLDS, MOST_ROWS // max(size, 1)) // 2 * 2
+    rows = max(above.joined, result.num_rows, sum(table.num_rows for table in tables))
+    size = max(result.nbytes, sum(table.nbytes for table in tables))
+    count = min(MOST_WORLDS, MOST_ROWS // max(rows, 1), MOST_BYTES // max(size, 1)) // 2 * 2
     if not wanted or not tables or not result.num_rows or count < LEAST_WORLDS:
         return {}
     worlds = Worlds(count)

@@ -315,7 +315,8 @@ class PublicEngine:
         Args:
             above: the query.
             tables: released rows of all worlds, each with the number of its own.
-            wanted: the places of columns that are wanted as doubles.
+            wanted: the places of columns that are wanted, as doubles, beside those without
+                noise.
         """
         try:
             with _lent(self._connection, tables, "w"):
@@ -434,7 +435,8 @@ def _of_worlds(above: Above, tables: Sequence[pa.Table], wanted: Sequence[int]) 
         numbers.append(f'SELECT DISTINCT "world" FROM "w{at}"')
     columns = [
         f'TRY_CAST("q"."c{at}" AS DOUBLE) AS "c{at}"' if at in wanted else f'"q"."c{at}"'
-        for at in range(len(above.columns))
+        for at, shown in enumerate(above.columns)
+        if at in wanted or shown.noiseless
     ]
     columns += [f'"q"."r{i}"' for i in range(len(above.rows))]
     each = f'WITH {", ".join(named)} SELECT * FROM ({above.whole}) AS "x"'
