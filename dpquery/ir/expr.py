@@ -7,11 +7,12 @@ their place alone are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from math import floor
 
 from dpquery.core.source import Span
@@ -268,12 +269,17 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.operand,)
 
 
-def parts(tree: object) -> Iterator[object]:
+def parts(tree: object) -> Sequence[object]:
     """Return what stands directly in a tuple, or in a node of any of our trees."""
     if isinstance(tree, tuple):
-        yield from tree
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        yield from (getattr(tree, one.name) for one in fields(tree))
+        return tree
+    return [getattr(tree, name) for name in _field_names(type(tree))]  # type: ignore[arg-type]
+
+
+@cache
+def _field_names(kind: type[object]) -> tuple[str, ...]:
+    """Return the names of a node's fields; what is no node has none."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
 
 
 def columns_of(*exprs: Expr | None) -> dict[tuple[int, str], ColumnRef]:

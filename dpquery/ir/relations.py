@@ -314,13 +314,13 @@ def walk(relation: Relation) -> Iterator[Relation]:
 
 def expressions_of(relation: Relation) -> Iterator[Expr]:
     """Return the expressions that stand directly in a relation, in order; of codes, none."""
-    pending = [*parts(relation)][::-1]
+    pending = [*reversed(parts(relation))]
     while pending:
         part = pending.pop()
         if isinstance(part, Expr):
             yield part
         elif not isinstance(part, Relation | Code):
-            pending.extend(reversed([*parts(part)]))
+            pending.extend(reversed(parts(part)))
 
 
 def numbers(relation: Relation) -> frozenset[int]:

@@ -46,7 +46,7 @@ def nodes_in(tree: object, kind: type[T]) -> Iterator[T]:
         part = pending.pop()
         if isinstance(part, kind):
             yield part
-        pending.extend(reversed(list(parts(part))))
+        pending.extend(reversed(parts(part)))
 
 
 def expressions_in(tree: object) -> Iterator[Expr]:
@@ -60,7 +60,7 @@ def expressions_in(tree: object) -> Iterator[Expr]:
         if isinstance(part, Expr):
             yield part
         else:
-            pending.extend(reversed(list(parts(part))))
+            pending.extend(reversed(parts(part)))
 
 
 def filled(tree: T, values: Mapping[int, Scalar | None]) -> T:

@@ -103,7 +103,7 @@ def _arguments(node: exp.Expr, spans: Spans) -> Iterable[exp.Expr]:
     if isinstance(node, exp.Anonymous):
         given = node.expressions
     if "DISTINCT" in spans.source.snippet(spans.name(node)).upper():
-        return [exp.Distinct(expressions=[given[0]]), *given[1:]]
+        return [exp.Distinct(expressions=list(given[:1])), *given[1:]]
     return given or [exp.Star()]
 
 

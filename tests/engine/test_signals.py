@@ -27,6 +27,8 @@ import json, os, random, signal, sys, threading, time
 import dpquery
 from dpquery.errors import DPQueryError
 rounds, chance, ends = int(sys.argv[2]), random.Random(), {}
+# A stop that falls into a callback of Python's own weak references is printed, not raised.
+sys.unraisablehook = lambda it: it.exc_type is KeyboardInterrupt or sys.__unraisablehook__(it)
 query = "SELECT dept, DP_COUNT(*, eps=0.01) AS n, DP_AVG(age, eps=0.01) FROM staff GROUP BY 1"
 counts = "SELECT dept, DP_COUNT(*, eps=0.01) AS n FROM staff GROUP BY 1"
 above = f"WITH t AS ({counts}) SELECT sum(n) FROM t"

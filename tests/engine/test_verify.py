@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dpquery.core.privacy import Neighbours
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.connection import text
 from dpquery.engine.duckdb.engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import FUNCTIONS, Rehearsal, Verifier
+from dpquery.engine.duckdb.verify import FUNCTIONS, Rehearsal, Verifier, parsed, shape_of
 from dpquery.errors import InternalError
 from tests.engine.verify.syntax import (
     LIST_FUNCTIONS,
@@ -192,12 +195,38 @@ def test_texts_that_differ_in_constants_alone_are_planned_once(
             return verifier.prepare().result().sql(text)
 
     monkeypatch.setattr(Verifier, "connection", Watched())
-    for text, count in [(TABLE.replace("3", "4"), 0), (TABLE.replace("i > 3", "j > 3"), 1)]:
-        sql = written.sql(text)
+    for asked, count in [(TABLE.replace("3", "4"), 0), (TABLE.replace("i > 3", "j > 3"), 1)]:
+        sql = written.sql(asked)
         for one in sql.whole():
             rehearsal.plan(sql, one)
         assert len(planned) == count
     verifier.close()
+
+
+PIECES = [*"'$\"eE01.- \n()[]*/+,x?;\\é", "''", "--", "$$", " OR ", "f(", "e'", "27"]
+NUMBERS = st.decimals("0", "1e20", places=2).map(lambda one: f"{one:f}")
+TEXTS = st.text(st.sampled_from("'$\"\\-/*é x0")).map(text)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | NUMBERS | TEXTS)
+@example("'' || $$'$$ || f() || $$'$$ || ''")
+def test_texts_of_one_shape_differ_in_constants_alone(verifier: Verifier, constant: str):
+    query = "SELECT a FROM t WHERE y = {} AND z"
+    shape, tree = shape_of(query.format(constant)), None
+    for mark in ("0", "''"):
+        if shape == shape_of(query.format(mark)):
+            tree = parsed(verifier.connection, query.format(constant))
+            assert valueless(tree) == valueless(parsed(verifier.connection, query.format(mark)))
+    assert tree is not None or not re.fullmatch(r"'(''|[^'])*'|\d+\.\d+", constant)
+
+
+def valueless(tree: object) -> object:
+    """Return a parsed text without where things stand in it, and what constants are."""
+    if isinstance(tree, list):
+        return [*map(valueless, tree)]
+    if not isinstance(tree, dict) or tree.get("class") == "CONSTANT":
+        return tree if not isinstance(tree, dict) else "CONSTANT"
+    return {key: valueless(part) for key, part in tree.items() if "location" not in key}
 
 
 def test_what_passed_for_one_scan_is_checked_again_for_another(
