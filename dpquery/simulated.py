@@ -28,10 +28,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpquery.answer import TAILS, Cell, Simulated
-from dpquery.core.arrow import column
+from dpquery.core.arrow import column, numbers
 from dpquery.functions.worlds import Floats, Worlds
 from dpquery.ir.query import Above
 from dpquery.release import ReleasedTable
@@ -109,13 +108,13 @@ def simulate(
     if found is None or places is None:
         return {}
     shape = result.num_rows, count + 1 + MOVED
-    cells = places * shape[1] + found.column("world").to_numpy()
+    cells = places * shape[1] + numbers(found.column("world"))
     once = np.bincount(cells[places >= 0], minlength=shape[0] * shape[1]) == 1
     kept = (places >= 0) & once[np.maximum(cells, 0)]
     simulated = {}
     for at in wanted:
         values = np.full(shape[0] * shape[1], np.nan)
-        values[cells[kept]] = found.column(f"c{at}").to_numpy()[kept]
+        values[cells[kept]] = numbers(found.column(f"c{at}"), np.nan)[kept]
         simulated[at] = _cells(result.column(at), values.reshape(shape), count)
     return simulated
 
@@ -147,7 +146,7 @@ def _in_worlds(released: ReleasedTable, table: pa.Table, worlds: Worlds) -> pa.T
             chunks = [*as_is.chunks, column(moved, shown.type)]
             values = pa.chunked_array(chunks, shown.type).combine_chunks()
         else:
-            own = np.tile(shown.cast(pa.float64()).to_numpy(), 1 + MOVED)
+            own = np.tile(numbers(shown.cast(pa.float64())), 1 + MOVED)
             values = _numbers(np.concatenate([noisy.ravel(), own]), shown.type)
         made = made.set_column(at, name, values)
     return made.append_column("world", _integers(number))
@@ -195,15 +194,15 @@ def _places(above: Above, result: pa.Table, found: pa.Table) -> npt.NDArray[np.i
 
     Rows are told apart by the groups that they come from, and by columns without noise.
     """
+    from pyarrow.compute import index_in  # which most answers do without
+
     keys = [f"c{at}" for at, shown in enumerate(above.columns) if shown.noiseless]
     known = np.zeros(result.num_rows, np.int64)
     other = np.zeros(found.num_rows, np.int64)
     for name in (*keys, *(f"r{i}" for i in range(len(above.rows)))):
         here, there = result.column(name).combine_chunks(), found.column(name).combine_chunks()
         values = here.unique()
-        at, to = (
-            pc.index_in(one, value_set=values).fill_null(-1).to_numpy() for one in (here, there)
-        )
+        at, to = (numbers(index_in(one, value_set=values), -1) for one in (here, there))
         known = known * len(values) + at
         other = np.where((other < 0) | (to < 0), -1, other * len(values) + to)
         distinct, known = np.unique(known, return_inverse=True)
@@ -220,7 +219,7 @@ def _places(above: Above, result: pa.Table, found: pa.Table) -> npt.NDArray[np.i
 
 def _cells(shown: pa.ChunkedArray, values: Floats, count: int) -> list[Cell | None]:
     """Return the interval of each value of a column, from its values in all worlds."""
-    own = shown.cast(pa.float64()).fill_null(float("nan")).to_numpy()
+    own = numbers(shown.cast(pa.float64()), np.nan)
     steady = np.isclose(values[:, count:], own[:, None], rtol=CLOSE, atol=0).all(axis=1)
     worlds = values[:, :count]
     if (steady & (worlds == own[:, None]).all(axis=1)).sum() == steady.sum():

@@ -127,8 +127,7 @@ class Statement(Opener):
     def bound(self) -> Bound:
         """Bind all of it."""
         above = self.root(self._parsed.query)
-        frontiers, constants = tuple(self.frontiers), tuple(self.constants)
-        return Bound(self._parsed.source, frontiers, above, constants)
+        return Bound(self._parsed.source, tuple(self.frontiers), above, tuple(self.constants))
 
     def view(self) -> Derived | Open:
         """Bind what a name of WITH stands for that the statement reads, and do no more."""
@@ -157,15 +156,8 @@ class Statement(Opener):
     def above(self, sql: str, found: Open) -> Above:
         """Return an open query as the engine is asked it, with the names of WITH before it."""
         columns = tuple(AboveColumn(c.name, c.origins, c.noiseless) for c in found.columns)
-        names, whole = self._shared, found.whole or sql
-        return Above(
-            self._whole(sql, names),
-            columns,
-            found.hidden,
-            self.ends,
-            self._whole(whole, names),
-            self.joined,
-        )
+        asked, whole = (self._whole(one, self._shared) for one in (sql, found.whole or sql))
+        return Above(asked, columns, found.hidden, self.ends, whole, self.joined)
 
     def _whole(self, sql: str, names: Iterable[str]) -> str:
         """Write a query with some names of WITH before it."""
@@ -416,8 +408,7 @@ class Statement(Opener):
         ]
         crossed = join.args.get("on") is None and not equated and bool(pairs)
         remedy = JoinedBy(join, span, self.spans).with_condition(pairs[0]) if crossed else ""
-        from_.most = require_rows(rows, self.widest, span, remedy)
-        self.joined = max(self.joined, from_.most)
+        from_.most = self.join(require_rows(rows, self.widest, span, remedy))
 
     def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
         """Bind the condition of a join; a semi join shows its second relation here alone."""

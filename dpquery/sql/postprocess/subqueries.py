@@ -98,6 +98,11 @@ class Opener(Context):
         """Name an end of the intervals of a column for the engine."""
         return self._ends.setdefault(end, f"e{len(self._ends)}")
 
+    def join(self, rows: int) -> int:
+        """Take note of a join of so many rows."""
+        self.joined = max(self.joined, rows)
+        return rows
+
     def alias(self) -> str:
         """Name the next relation for the engine."""
         return f"t{next(self._aliases)}"
