@@ -25,6 +25,7 @@ from dpquery.sql.postprocess.values import NAMES
 
 _VERB = re.compile(r"SUMMARIZE\s+(?:TABLE\s+)?", re.IGNORECASE | re.ASCII)
 _OPTIONS = re.compile(r"OPTIONS\s*\([^()]*\)", re.IGNORECASE | re.ASCII)
+_QUERY = re.compile(r"(?:SELECT|WITH|FROM)\b|\(", re.IGNORECASE | re.ASCII)
 _ROWS = "summarized"
 _SHARES = "[0, 0.25, 0.5, 0.75, 1]"
 _ORDERED = NUMERIC | {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
@@ -55,6 +56,21 @@ class Summary:
     def _named(self) -> str:
         query = f"SELECT * FROM {self.rows}" if self._is_named else self.rows
         return f"{_ROWS} AS ({query})"
+
+    def require_rows(self) -> None:
+        """Require that the rows are a name or a query.
+
+        Raises:
+            SyntaxRefused: DPQ106, or what the parser refuses.
+        """
+        if self._is_named:
+            return
+        if _QUERY.match(self.rows) is None:
+            remedy = f"SUMMARIZE SELECT * FROM {self.rows} {self.options}".rstrip()
+            why = "it takes a table, a view or a query."
+            title = "SUMMARIZE of this is not a statement here"
+            raise self._refused("DPQ106", title, "no name and no query", why, remedy)
+        parse(Source(" " * self.span.start + self.rows, self.source.name))
 
     def require_price(self, *, known: bool) -> None:
         """Require that somebody said what it may spend.
@@ -99,22 +115,33 @@ class Summary:
         return Source(f"WITH {self._named}, {said} {lined}", self.source.name)
 
     def told(self, refused: QueryRefused) -> QueryRefused:
-        """Have a refusal of that query speak of this statement."""
-        found = refused.diagnostic
-        remedy = tuple(
-            f"SUMMARIZE {one.removeprefix('FROM ')} {self.options}".rstrip()
-            if one.startswith("FROM ")
-            else one
-            for one in found.remedy
-        )
-        if refused.code == "DPQ407":
-            options = self.options[:-1] or "OPTIONS(epsilon=1"
-            remedy = (f"{self._statement} {options}, max_rows_contributed=5)",)
-        elif refused.code != "DPQ201":
-            remedy = (f"DESCRIBE {self.rows}",) if self._is_named else found.remedy
-        refused.diagnostic = replace(found, span=self.span, remedy=remedy)
+        """Have a refusal of that query speak of this statement, if it is not its own."""
+        if refused.source is self.source:
+            return refused
+        found, options = refused.diagnostic, self.options or "OPTIONS(epsilon=1)"
+        remedy = found.remedy
+        if refused.code == "DPQ201":
+            names = (one.replace("FROM ", "SUMMARIZE ", 1) for one in remedy[:1])
+            remedy = (*(f"{one} {options}" for one in names), *remedy[1:])
+        elif refused.code == "DPQ205":
+            remedy = (f"{self._statement} OPTIONS(epsilon=1)",)
+        elif refused.code == "DPQ407":
+            remedy = (f"{self._statement} {options[:-1]}, max_rows_contributed=5)",)
+        refused.diagnostic = replace(found, span=self._placed(found.span), remedy=remedy)
         refused.source = self.source
         return refused
+
+    def _placed(self, span: Span | None) -> Span:
+        """Return where a part of the rows stands in this statement; else, all of them."""
+        before = len(f"WITH {_ROWS} AS (")
+        if (
+            span is None
+            or self._is_named
+            or not before <= span.start < span.end <= before + len(self.rows)
+        ):
+            return self.span
+        moved = self.span.start - before
+        return Span(span.start + moved, span.end + moved)
 
     @property
     def _statement(self) -> str:
@@ -150,9 +177,9 @@ def read_summary(source: Source) -> Summary | None:
     at = rows.upper().rfind("OPTIONS")
     options = rows[at:] if at > 0 and _OPTIONS.fullmatch(rows[at:]) else ""
     rows = rows.removesuffix(options).rstrip()
-    if NAME.fullmatch(rows) is None:
-        parse(Source(" " * end + rows, source.name))  # it is a query by itself
-    return Summary(source, rows, Span(end, end + len(rows)), options)
+    found = Summary(source, rows, Span(end, end + len(rows)), options)
+    found.require_rows()
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,10 @@ REFUSED = {
     "SUMMARIZE stuff OPTIONS(epsilon=1)": "DPQ201",
     "SUMMARIZE regions OPTIONS(epsilon=1)": "DPQ303",
     "SUMMARIZE SELECT DP_COUNT(*, eps=1) FROM staff OPTIONS(epsilon=1)": "DPQ303",
-    "SUMMARIZE staff) SELECT * FROM (SELECT 1 OPTIONS(epsilon=1)": "DPQ10",
+    "SUMMARIZE SELECT 1) SELECT * FROM (SELECT 1 OPTIONS(epsilon=1)": "DPQ101",
+    "SUMMARIZE staff WHERE age > 40 OPTIONS(epsilon=1)": "DPQ106",
+    "SUMMARIZE SELECT nme FROM staff OPTIONS(epsilon=1)": "DPQ204",
+    "SUMMARIZE staff OPTIONS(epsilon=1e-9)": "DPQ205",
     "SUMMARIZE staff OPTIONS(size=1)": "DPQ206",
     "SUMMARIZE": "DPQ106",
 }
@@ -115,8 +118,10 @@ def test_what_cannot_be_summarized_is_refused(session: Session, sql: str):
     with pytest.raises(QueryRefused) as refused:
         session.sql(sql)
     assert refused.value.code.startswith(REFUSED[sql])
-    offered = refused.value.diagnostic.remedy[0]
-    if offered.startswith(("SUMMARIZE", "SELECT", "DESCRIBE")):
+    span, offered = refused.value.span, refused.value.diagnostic.remedy[0]
+    if refused.value.code == "DPQ204":
+        assert sql[span.start : span.end] == "nme"
+    if sql.endswith(")") and refused.value.code != "DPQ101" and " " in offered:
         session.sql(offered)
 
 
