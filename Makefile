@@ -12,7 +12,7 @@ draws ?= 4
 # Which folders of tests/ an area has: tests/README.md says when to run which.
 sql_tests := sql corpus core
 mechanisms_tests := mechanisms
-functions_tests := functions rowfunctions
+functions_tests := functions rowfunctions lab
 plan_tests := plan
 engine_tests := engine publicdata
 ledger_tests := ledger

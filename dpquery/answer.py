@@ -18,6 +18,7 @@ from html import escape
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from dpquery.core import html
 from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
 from dpquery.core.source import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out, value_text
@@ -38,6 +39,8 @@ UP, DOWN = Context(prec=50, rounding=ROUND_CEILING), Context(prec=50, rounding=R
 """An exponential is rounded to nearest in either: its neighbours enclose it."""
 SHORT_UP = Context(prec=9, rounding=ROUND_CEILING)
 """What a group's delta is given with has nine digits."""
+TELLING = 20.7
+"""Below, a factor is less than a billion."""
 HOPELESS = 1000
 """Above, the exponential of an epsilon times any delta that means something is above 1."""
 
@@ -83,6 +86,18 @@ class Guarantee:
             return Fraction(size)
         most = Fraction(UP.next_plus(UP.exp(_decimal(size * epsilon, UP)))) - 1
         return most / (Fraction(DOWN.next_minus(DOWN.exp(_decimal(epsilon, DOWN)))) - 1)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what it comes to for one unit, and for several."""
+        but = f", but for a chance of {decimal_text(self.loss.delta)}" * bool(self.loss.delta)
+        odds = f"that somebody is in the data change by a factor of at most {self._factor}{but}"
+        groups = {f"loss of {n} together": self.for_group(n) for n in (2, 5)}
+        return html.facts("guarantee", {"promised": self, "odds": odds, **groups})
+
+    @property
+    def _factor(self) -> str:
+        epsilon = float(self.loss.epsilon)
+        return f"{math.exp(epsilon):.3g}" if epsilon < TELLING else "a billion or more"
 
     def __str__(self) -> str:
         change = "replaced" if self.neighbours is Neighbours.SUBSTITUTE else "added or removed"

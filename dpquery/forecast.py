@@ -80,6 +80,10 @@ class Forecast:
         texts = dict.fromkeys(("epsilon", "left", "remark", "statement"), pa.string())
         return Answer(table_of(rows, {"n": pa.int64(), **texts}), NO_LOSS, (), str(self), ())
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a row for each statement."""
+        return self.answer()._repr_html_()
+
     def __str__(self) -> str:
         whole, now = self.spent.loss, decimal_text(self.budget.left.epsilon)
         after = f"{decimal_text(self.left.epsilon)} left after them"

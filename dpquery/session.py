@@ -24,6 +24,7 @@ from dpquery.budget.ledger.tables import AlreadyRefined
 from dpquery.budget.prices import Prices
 from dpquery.builder import Query
 from dpquery.cache.lookup import Cache, Lookup
+from dpquery.core import html
 from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
 from dpquery.core.source import Source, Span
 from dpquery.core.stops import heard
@@ -76,6 +77,14 @@ class Budget:
     """What epsilons may still add up to; nothing where they are not added up."""
     left_as_rho: Fraction = Fraction(0)
     """What rho may still add up to; nothing where it is not counted."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        spent = f"{self.spent} of {self.limit}"
+        bar = html.meter(
+            float(self.spent.epsilon / (self.limit.epsilon or 1)), f"{spent} spent"
+        )
+        return html.facts("budget", {"spent": spent, "left": self.left}, bar)
 
 
 @dataclass(frozen=True, slots=True)

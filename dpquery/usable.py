@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import Self
+from typing import Protocol, Self
 
-from dpquery.errors import unusable
+from dpquery.core import html
+from dpquery.errors import DPQueryError, unusable
+
+
+class _Html(Protocol):
+    def _repr_html_(self) -> str: ...
+
+
+class _Rows(Protocol):
+    @property
+    def rows(self) -> Sequence[Sequence[object]]: ...
+
+
+class Shown(Protocol):
+    """What is shown of a session."""
+
+    @property
+    def analyst(self) -> str:
+        """Who asks."""
+
+    @property
+    def budget(self) -> _Html:
+        """What is left."""
+
+    def tables(self) -> _Rows:
+        """Return what can be asked."""
 
 
 class Usable(ABC):
@@ -35,6 +60,16 @@ class Usable(ABC):
         with self._lock:
             self._process = None
             self._let_go()
+
+    def _repr_html_(self: Shown) -> str:
+        """Return what a notebook shows: who asks which tables, and what is left."""
+        about = {"analyst": self.analyst}
+        try:
+            names = [str(row[0]) for row in self.tables().rows]
+            left: tuple[str, ...] = (self.budget._repr_html_(),)
+        except DPQueryError as fault:
+            return html.facts("session", {**about, "state": fault.diagnostic.title})
+        return html.facts("session", {**about, "tables": ", ".join(names)}, *left)
 
     @abstractmethod
     def _let_go(self) -> None:

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.source import Span
-from dpquery.core.types import INT64, Kind, Type, decimal_value
+from dpquery.core.types import BOOLEAN, INT64, Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, refusal
+from dpquery.functions import floors
 from dpquery.functions.base import (
     Facts,
     Measured,
@@ -27,7 +29,17 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
-from dpquery.ir.measures import Measure, l2_sensitivity, sensitivity
+from dpquery.functions.floors import Floor
+from dpquery.ir.expr import ColumnRef
+from dpquery.ir.measures import (
+    CountRows,
+    CountUnits,
+    Measure,
+    SumCodes,
+    SumValues,
+    l2_sensitivity,
+    sensitivity,
+)
 from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms import (
     PURE,
@@ -204,6 +216,22 @@ class AdditiveRelease(Release):
             self.error_of(self.mechanism),
         )
 
+    @property
+    def floor(self) -> Floor | None:
+        """Compare with the least noise of what moves by steps; whole ones are whole off."""
+        measure, step = self.measure, self.distance * self.unit
+        if self.mechanism.norm != 1 or not reaches(measure, self.distance):
+            return None
+        _, high = self.mechanism.interval(0, LEVEL)
+        least = floors.in_steps_of_noise(self.epsilon) * Fraction(step)
+        least = in_steps(least, self.type) if measure.weight.plain else least
+        noise, counts = (
+            sqrt(2) * float(self.mechanism.scale_shown),
+            isinstance(measure, CountRows),
+        )
+        beside = (noise, sqrt(floors.ROWS)) if counts and measure.weight.plain else None
+        return floors.floor(least, in_steps(high * self.unit, self.type), "", beside)
+
     def error_of(self, noise: AdditiveNoise | GaussianMean) -> str:
         """Return how far noise takes the values, at the confidence at which it is shown."""
         _, high = noise.interval(0, LEVEL)
@@ -227,6 +255,21 @@ class AdditiveRelease(Release):
             case DiscreteGaussian(concentrated=True) as noise:
                 return noise.rho(self.distance)
         return None
+
+
+def reaches(measure: Measure, distance: Distance) -> bool:
+    """Return whether units can each add so much: where bounds are of a column, they are met."""
+    match measure:
+        case SumValues():
+            return False
+        case SumCodes(code=code):
+            known = isinstance(code.expr, ColumnRef) or code.expr.type == BOOLEAN
+            return known and sensitivity(measure) == distance
+        case CountRows():
+            return sensitivity(measure) == distance
+        case CountUnits(weight=weight):
+            return weight.limit == 1 and sensitivity(measure) == distance
+    return False
 
 
 WIDTH = "the distance between the bounds"

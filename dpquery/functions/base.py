@@ -20,6 +20,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.source import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
+from dpquery.functions.floors import Floor
 from dpquery.functions.offers import narrower
 from dpquery.functions.points import Points
 from dpquery.ir.measures import (
@@ -250,6 +251,8 @@ class Step:
     """Why this mechanism, where there was a choice."""
     refines: str = ""
     """What an earlier release has lost, whose place this takes: epsilon is on top of it."""
+    at_best: str = ""
+    """What no mechanism undercuts where one unit is added or removed, and how far this is."""
 
 
 class Measured(Protocol):
@@ -440,6 +443,11 @@ class Release(ABC):
         """Return what was released beside the value, in words."""
         return ()
 
+    @property
+    def floor(self) -> Floor | None:
+        """What no mechanism undercuts where a unit is added or removed; None if unknown."""
+        return None
+
     @abstractmethod
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts for EXPLAIN; `waiting` says that bounds are to be found first.
@@ -453,7 +461,9 @@ class Release(ABC):
         """Describe it for EXPLAIN."""
         words = self.describe(waiting=waiting)
         weight, name = self.measures[0].weight, self.drawn_by()
-        return Step(self.function, name, self.epsilon, *words, weight, self.why)
+        floor = None if waiting else self.floor
+        best = "" if floor is None else str(floor)
+        return Step(self.function, name, self.epsilon, *words, weight, self.why, "", best)
 
 
 class Takes(StrEnum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date, time
 from fractions import Fraction
 from itertools import pairwise
-from math import floor, sqrt
+from math import ceil, floor, sqrt
 from typing import Any
 
 from dpquery.core.privacy import Neighbours, decimal_text, root_above
@@ -24,7 +24,15 @@ from dpquery.core.source import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import DOUBLE, INTEGER, Type
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive import ADDITIVE, LEVEL, additive_noise, in_type, significant
+from dpquery.functions import floors
+from dpquery.functions.additive import (
+    ADDITIVE,
+    LEVEL,
+    additive_noise,
+    in_type,
+    reaches,
+    significant,
+)
 from dpquery.functions.base import (
     COMMON,
     EPS,
@@ -41,6 +49,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
+from dpquery.functions.floors import Floor
 from dpquery.functions.points import Points
 from dpquery.functions.quantize import (
     code_of,
@@ -192,6 +201,18 @@ class HistogramRelease(Release):
         return [
             in_type(one * unit, INTEGER) for one in nearest_counts(list(map(Fraction, drawn)))
         ]
+
+    @property
+    def floor(self) -> Floor | None:
+        """Compare one count with the least noise of it, as of a count by itself."""
+        measure, noise = self.measures[0], self.mechanism
+        if noise.norm != 1 or not reaches(measure, self.distance):
+            return None
+        scale = measure.weight.scale
+        least = floors.in_steps_of_noise(self.epsilon) * Fraction(self.distance, scale)
+        least = Fraction(ceil(least)) if measure.weight.plain else least
+        _, high = noise.interval(0, LEVEL)
+        return floors.floor(least, Fraction(high, scale))
 
     @property
     def note(self) -> str:

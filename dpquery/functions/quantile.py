@@ -8,13 +8,14 @@ share are found exactly, because every cell that covers the rank scores zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import refusal
+from dpquery.functions import floors
 from dpquery.functions.additive import (
     LEVEL,
     WIDTH,
@@ -42,6 +43,7 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import (
     MAX_DRAWS,
     ValueRelease,
@@ -59,6 +61,7 @@ from dpquery.functions.quantize import (
     weight_for,
 )
 from dpquery.functions.wanted import CONFIDENCE, RANK_ERROR
+from dpquery.ir.expr import ColumnRef
 from dpquery.ir.measures import Histogram, sensitivity
 from dpquery.ir.query import Call
 from dpquery.mechanisms import (
@@ -108,6 +111,14 @@ class QuantileRelease(ValueRelease):
         return Fraction(most, self.measure.weight.scale)
 
     @property
+    def floor(self) -> Floor | None:
+        """Compare the rank on any data."""
+        if self.steps_beside:
+            return None
+        most = Fraction(self.mechanism.rank_interval(LEVEL))
+        return ranks_floor(self.measure, (self.mechanism.order,), self.epsilon, most)
+
+    @property
     def steps_beside(self) -> int:
         """How far from a value of such a rank the smoothed one may be, in steps of the grid."""
         mechanism = self.mechanism
@@ -128,6 +139,17 @@ class QuantileRelease(ValueRelease):
             counted(1 / (mechanism.rate * weight.scale), "rank"),
             f"{error}, or {beside} beside such a value" if steps else error,
         )
+
+
+def ranks_floor(
+    measure: Histogram, orders: Iterable[Fraction], epsilon: Fraction, error: Fraction
+) -> Floor | None:
+    """Compare what a rank is off on any data with the least; the least of a list is of one."""
+    code, weight = measure.code, measure.weight
+    if not isinstance(code.expr, ColumnRef) or not any(0 < one < 1 for one in orders):
+        return None
+    rows = floors.packed(code.cells - 2, epsilon) * weight.limit
+    return floors.floor(Fraction(rows - 1, 2), error / weight.scale, "ranks on any data")
 
 
 # DP_QUANTILE with additive noise: for teaching, since the noise spans the range of all
@@ -258,6 +280,14 @@ class QuantilesRelease(ValueRelease):
         moved = counted(Fraction(self.distance, weight.scale), "row")
         noise = f"{' to '.join(shown)} ranks"
         return Words(moved, noise, self._error())
+
+    @property
+    def floor(self) -> Floor | None:
+        """Compare the rank that is farthest off, on any data."""
+        most, proven = self.mechanism.ranks_off(LEVEL)
+        if not proven:
+            return None
+        return ranks_floor(self.measure, self.orders, self.epsilon, Fraction(most))
 
     def _error(self) -> str:
         """Return how many rows of full weight the values are off."""

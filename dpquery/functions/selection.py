@@ -18,6 +18,7 @@ from fractions import Fraction
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import PlanRefused, QueryRefused, Worded, refusal
+from dpquery.functions import floors
 from dpquery.functions.additive import LEVEL
 from dpquery.functions.base import (
     EPS,
@@ -35,6 +36,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import (
     ValueRelease,
     code_of,
@@ -184,6 +186,14 @@ class ModeRelease(ChosenRelease):
             in_rows(self.measure.weight, 1 / self.mechanism.rate),
             f"at most {self.rows(lacking)} fewer than the mode",
         )
+
+    @property
+    def floor(self) -> Floor | None:
+        """Compare what is lacking at most."""
+        weight, cells = self.measure.weight, self.code.cells
+        lacking = Fraction(self.mechanism.shortfall(cells, LEVEL), weight.scale)
+        least = floors.packed(cells, self.epsilon) * weight.limit
+        return floors.floor(Fraction(least), lacking, "rows fewer")
 
 
 def _plan_mode(call: Call, facts: Facts) -> ModeRelease:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from itertools import chain, compress
 from math import prod
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
+from dpquery.core import html
 from dpquery.core.events import Event
-from dpquery.core.privacy import Loss, decimal_text
+from dpquery.core.privacy import Loss, Neighbours, decimal_text
 from dpquery.core.source import visible_lines, width
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
@@ -61,7 +61,15 @@ class Explanation:
         return visible_lines("\n".join(self.lines))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        """Return what a notebook shows: the price and each call, and all lines on demand."""
+        calls = [
+            (one.function, one.mechanism, decimal_text(one.epsilon), one.expected_error)
+            for one in self.steps
+        ]
+        table = html.table(("call", "mechanism", "ε", "error, 95 times in 100"), calls)
+        told = html.folded("all that EXPLAIN says", str(self))
+        about = {"guarantee": self.guarantee} if calls else {}
+        return html.facts(f"costs {self.charge}", about, table if calls else "", told)
 
 
 def explain(
@@ -227,7 +235,10 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     """Describe a release; while it waits for a limit of rows, as so many times that limit k."""
     waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
-        return one.release.step(waiting=waiting)
+        step = one.release.step(waiting=waiting)
+        copied = _copied(scan.relation, policy)[1]  # whether rows meet so many, only data tell
+        known = policy.neighbours is Neighbours.ADD_REMOVE and not copied
+        return step if known else replace(step, at_best="")
     call = limited(one.call, Interval.point(1))
     step = planned(call, Facts.of(scan, policy)).step(waiting=waiting)
     return replace(
@@ -235,6 +246,7 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
         sensitivity=f"{step.sensitivity}, times k",
         noise_scale=f"{step.noise_scale}, times k",
         expected_error=f"{step.expected_error}, times k",
+        at_best="",
     )
 
 
@@ -265,6 +277,8 @@ def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Ite
     yield f"  one unit   changes it by at most {step.sensitivity}"
     yield f"  noise      {step.noise_scale}"
     yield f"  error      {step.expected_error} (95 %)"
+    if step.at_best:
+        yield f"  no better  {step.at_best}"
 
 
 def _wanted(wanted: Wanted) -> str:

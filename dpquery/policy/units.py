@@ -337,7 +337,8 @@ def _require_listed(
                 "a key that no file has makes every query of the table fail.",
                 _line({**stated, part: meant}),
                 f"columns of {of.name}: {listed(of.columns, meant)}",
-                _line({**stated, "type": "integer"}) + "    if it is there, and not listed",
+                _line({**stated, "type": "integer"})
+                + '    if it is there, and not listed; a UUID is "text"',
             )
 
 

@@ -39,6 +39,7 @@ MOST_COUNTED = 10_000
 """Of names and places; the ones that were wrong longest ago are dropped first."""
 SLOWER = 30.0
 """Seconds beyond the policy's limit of a scan that a statement may take in all."""
+_READ_THEN = "analysts that the policy lists since the server began are known from SIGHUP on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,9 @@ class Service:
             return _refusal("42501", "this is for the data owner alone")
         if do not in OWNER_CALLS and not self.is_analyst(client.name):
             asks = "a data owner who" if user.owner else "who"
-            return _refusal("42501", f"{asks} is no analyst of the policy asks no data")
+            return _refusal(
+                "42501", f"{asks} is no analyst of the policy asks no data", _READ_THEN
+            )
         running, most = self._running, self.settings.statements
         if running.total() >= most or running[client.name] >= max(1, most // 2):
             return _refusal("53300", "too many statements wait; ask again later")
@@ -335,8 +338,8 @@ def networked(policy: Policy) -> bool:
     return remote or policy.ledger.server is not None
 
 
-def _refusal(sqlstate: str, text: str) -> Reply:
-    return Reply("refused", fault=Fault("", sqlstate, text, text))
+def _refusal(sqlstate: str, text: str, why: str = "") -> Reply:
+    return Reply("refused", fault=Fault("", sqlstate, text, text, why=why))
 
 
 def _to_standard_error(line: str) -> None:

@@ -30,6 +30,8 @@ Other commands:
   dpquery demo                  groups, a quantile and a refusal on the sample data
   dpquery practice POLICY       ask rows that are made up from the policy: no data are opened,
                                 nothing is charged; with the options above, or in the shell
+  dpquery lab TOPIC             compare mechanisms on synthetic rows: quantiles, means, counts;
+                                or figures, those of the lecture notes that this grew out of
   dpquery explain TOPIC         a code such as DPQ301, or a page such as functions
   dpquery policy init SOURCE... draft a policy from the schemas of files, folders, DuckDB files;
                                 --interactive asks what only you know, -o FILE writes a new file
@@ -61,7 +63,7 @@ _SOURCE = (
     "a policy (.toml), one's own file, folder or glob in quotes, several as NAME=FILE; or a "
     "server: postgresql://NAME@HOST:PORT/"
 )
-VERBS = ("demo", "explain", "ledger", "policy", "practice", "serve", "user")
+VERBS = ("demo", "explain", "lab", "ledger", "policy", "practice", "serve", "user")
 TABLE = "table"
 _PLAIN = frozenset({"", "txt", "text", "log", "out"})
 """Suffixes of files that tables are written to."""
@@ -132,7 +134,7 @@ def asked(argv: Sequence[str], program: str = "dpquery") -> Namespace:
     if others and not all(map(_named, options.source)):
         raise UsageError(_of_several(parser.prog, first, others[0]))
     options.source = _sources(options.source)
-    options.format = options.format or _format_of(options.out)
+    options.format = options.format or format_of(options.out)
     return options
 
 
@@ -244,7 +246,7 @@ def worded(fault: DPQueryError) -> DPQueryError:
     return fault
 
 
-def _format_of(out: str | None) -> str:
+def format_of(out: str | None) -> str:
     """Return the format that the suffix of a file's name says; a table of text or none."""
     suffix = PurePath(out or "").suffix[1:].lower()
     if suffix in FORMATS:
@@ -287,6 +289,8 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
         case "check":
             add("--review", action="store_true", help="what its numbers come to over the rows")
             add("--json", action="store_true", help="the review as JSON")
+        case "lab":
+            _add_trying(add)
         case "export":
             add("-o", dest="out", metavar="FILE", help="write to a file")
             add("--format", choices=["csv", "json", "dp-accounting"], default="csv")
@@ -305,6 +309,21 @@ def _add_options(verb: str, add: Callable[..., object]) -> None:
         case "grant":
             add("--analyst", metavar="A", required=True, help="as the policy names them")
             add("--delta", metavar="D", help="the same for delta, in the same way")
+
+
+def _add_trying(add: Callable[..., object]) -> None:
+    """Add what is tried on synthetic rows."""
+    add("--n", metavar="N", default="1000", help="rows; N,N for several numbers; 1000")
+    add("--eps", metavar="E", default="1", help="the epsilon of a call; E,E for several; 1")
+    add("--m", metavar="M", help="how many quantiles, bins or values; M,M for several; 9")
+    add("--law", metavar="LAW", help="how values are spread: uniform, normal, lognormal, ...")
+    relations = [str(relation) for relation in Neighbours]
+    add("--neighbours", choices=relations, default=relations[0])
+    add("--delta", metavar="D", default="1e-6", help="of mechanisms that need one; 1e-6")
+    add("--draws", metavar="K", help="of each mechanism, or of each figure; 200, or 100")
+    add("--plot", action="store_true", help="a picture below the table")
+    add("--format", choices=list(FORMATS), help="table, unless the name of OUT says another")
+    add("-o", dest="out", metavar="OUT", help="write to a file, such as x.csv; or x.png, x.svg")
 
 
 def _add_serving(add: Callable[..., object]) -> None:
@@ -328,10 +347,11 @@ def _count(text: str) -> int:
 
 _ARGUMENTS = {
     ("explain",): "a code, such as DPQ301, a page, such as tutorial, or a function",
+    ("lab",): "quantiles, means, counts, sums, histograms, ...; or figures, and their names",
     ("policy", "init"): "a Parquet file, a folder, a DuckDB file, or a glob in quotes",
 }
 """What commands take, where it is no policy."""
-_NUMBERS = {("explain",): "?", ("policy", "init"): "+"}
+_NUMBERS = {("explain",): "?", ("lab",): "+", ("policy", "init"): "+"}
 """How many of it."""
 
 

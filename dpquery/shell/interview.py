@@ -34,7 +34,8 @@ Whose rows a table holds is said by a column, or by a way such as order_id = ord
 have more than, auto to have queries find it, or one: a scan verifies that nobody has two.
 
 Columns are out, so that nobody can ask about them, or in, or what they need, such as
-bounds = [0, 120] or keys = ["a", "b"], from what they mean and never from the data."""
+bounds = [0, 120] or keys = ["a", "b"], from what they mean and never from the data. Columns of
+CSV are text unless a type is said: type = "date", bounds = [2020-01-01, 2029-12-31]."""
 _PUBLIC = "nobody's data, to be shown as it is (y/n)?"
 _UNIQUE = "columns that tell its rows apart (- for none):"
 _WHOSE = "whose rows:"
@@ -224,7 +225,7 @@ class Interview:
                 def take(said: str, name: str = column.name) -> None:
                     listed.pop(name, None)
                     if said.lower() != "out":
-                        listed[name] = re.sub(r"^in\b[\s,]*", "", said)
+                        listed[name] = re.sub(r"^in\b[\s,]*", "", said).strip("{} ")
                     self._change(table, listed=dict(listed) or None)
 
                 self._asked(question, usual, take)

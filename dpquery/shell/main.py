@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 from argparse import Namespace
@@ -166,13 +167,20 @@ def _policy_init(options: Namespace) -> int:
 
 
 def _changed_files(policy: Policy) -> list[Finding]:
-    """Find the tables of which no query is answered before their files are published."""
+    """Find the tables of which no query is answered before their files are published.
+
+    No query of any table is, where the ledger has no folder to be in.
+    """
     from dpquery.budget.ledger.ledger import ledger_exists, open_ledger
     from dpquery.engine.files import DataChanged, drifted
     from dpquery.policy.owner.check import Finding, Severity
 
     if not ledger_exists(policy.ledger):
-        return []
+        place = policy.ledger.path
+        if place is None or place.parent.exists():
+            return []
+        missing = f"its folder does not exist: mkdir -m 700 {shlex.quote(str(place.parent))}"
+        return [Finding(Severity.FAULT, "ledger", None, missing)]
     with closing(open_ledger(policy.ledger)) as ledger:
         try:
             found = list(drifted(policy, ledger))
@@ -227,6 +235,7 @@ def _of(module: str, name: str) -> Callable[[Namespace], int]:
 _LEDGER_VERBS = ("losses", "verify", "export", "backup", "freeze", "thaw", "grant")
 _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("explain",): ("TOPIC", _explain),
+    ("lab",): ("TOPIC", _of("lab", "lab")),
     ("policy", "init"): ("SOURCE", _policy_init),
     ("policy", "check"): ("FILE", _policy_check),
     ("policy", "publish"): ("POLICY", _of("subcommands", "publish")),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 import dpquery
+from dpquery.answer import Guarantee
+from dpquery.core.privacy import Loss, Neighbours
 from dpquery.notebook import load_ipython_extension
 from dpquery.policy.sources.files import sample_directory
 
@@ -68,3 +71,32 @@ def test_a_name_that_nothing_has_is_refused(notebook):
 def test_a_line_that_is_not_understood_says_what_to_write(notebook, line, said):
     with pytest.raises(ValueError, match=said):
         notebook.run(line, COUNT)
+
+
+def test_what_is_shown_of_a_session_is_who_asks_what_and_what_is_left(notebook):
+    session = notebook.user_ns["session"]
+    notebook.run("session", COUNT)
+    html = session._repr_html_()
+    assert "staff" in html
+    assert "0.5 of 2 spent" in html
+    assert 'style="width: 25%' in html
+    assert "<td" in session.forecast(["SELECT DP_COUNT(*, eps=1) FROM staff"])._repr_html_()
+    session.close()
+    assert "closed" in session._repr_html_()
+
+
+def test_what_is_shown_of_a_guarantee_says_what_it_comes_to(notebook):
+    answer = notebook.run("session", COUNT)
+    html = answer.guarantee._repr_html_()
+    assert "factor of at most 1.65<" in html
+    assert "of 5 together</th>" in html
+    assert ">2.5<" in html
+    huge = replace(answer.guarantee, loss=Loss(Fraction(10**6), Fraction(1, 10**9)))
+    assert "a billion or more, but for a chance of 1e-9" in huge._repr_html_()
+
+
+def test_no_name_is_markup():
+    hostile = Guarantee(Loss(Fraction(1)), ("<b>\x1b",), Neighbours.ADD_REMOVE)
+    html = hostile._repr_html_()
+    assert "<b>\x1b" not in html
+    assert "&lt;b&gt;␛" in html

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import stat
+import subprocess
 import tempfile
 from contextlib import closing
 from fractions import Fraction
@@ -191,6 +193,19 @@ def test_a_ledger_that_was_never_charged_may_be_deleted(usual):
     dpquery.connect(usual).close()
     usual.with_name("policy.ledger").unlink()
     asked(usual)
+
+
+def test_a_folder_of_its_own_is_made_as_the_refusal_says(tmp_path):
+    policy = sample_policy(tmp_path, "epsilon = 2\n")
+    edit(policy, "[budget]", '[ledger]\npath = "books/staff.ledger"\n[budget]')
+    with pytest.raises(PolicyInvalid, match="its folder does not exist") as refusal:
+        dpquery.connect(policy)
+    assert main(["policy", "check", str(policy)]) != 0
+    (made,) = refusal.value.diagnostic.remedy
+    subprocess.run(shlex.split(made), check=True)
+    with dpquery.connect(policy) as session:
+        assert session.sql(COUNT).rows
+    assert main(["policy", "check", str(policy)]) == 0
 
 
 def test_a_folder_that_is_copied_has_a_ledger_of_its_own(usual, tmp_path):

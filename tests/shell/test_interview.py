@@ -80,6 +80,18 @@ def test_answers_make_a_policy_that_loads():
     assert owner.asked[3] == "person_id (integer): [in]"
 
 
+def test_columns_of_csv_are_given_their_types(here: Path):
+    (here / "stays.csv").write_text("person,begun,paid\n", "utf-8")
+    begun, paid = 'type = "date", bounds = [2020-01-01, 2029-12-31]', '{ type = "boolean" }'
+    owner = Answers("n", "person", "auto", "in", begun, paid, "1", "0")
+    columns = held(owner, "stays.csv")["tables"]["stays"]["columns"]
+    assert {name: one["type"] for name, one in columns.items()} == {
+        "person": "text",
+        "begun": "date",
+        "paid": "boolean",
+    }
+
+
 @pytest.mark.parametrize(
     ("at", "wrong", "words"),
     [

@@ -120,7 +120,14 @@ def another_promise(file: Path | str | None, broken: str) -> PolicyInvalid:
 
 
 def unwritable(file: Path | str | None) -> PolicyInvalid:
-    """Fail where a charge cannot be made durable."""
+    """Fail where a charge cannot be made durable.
+
+    A folder is not made here: where a disk is missing, a ledger would begin anew in its place.
+    """
+    if file is not None and not (folder := Path(file).absolute().parent).exists():
+        return _unconfirmed(
+            file, f"mkdir -m 700 {shlex.quote(str(folder))}", "its folder does not exist."
+        )
     where = "look at free space, and at who may write the ledger and its directory"
     return _unconfirmed(file, where)
 

@@ -24,6 +24,7 @@ from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import PlanRefused
 from dpquery.functions.additive import LEVEL, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, Reads, Release, Step, Words
+from dpquery.functions.floors import Floor
 from dpquery.functions.moments.means import BernsteinRelease, Mean, bernstein
 from dpquery.functions.quantize import counted
 from dpquery.ir.measures import CountRows, Measure
@@ -106,6 +107,11 @@ class JointRelease(BernsteinRelease):
         shown = Fraction(self.value(drawn))
         margin = in_steps(margin + abs(shown - noisy), self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
+
+    @property
+    def floor(self) -> Floor | None:
+        """Say nothing: what is drawn for several numbers is compared with no bound of one."""
+        return None
 
     @property
     def possible(self) -> tuple[float, float] | None:

@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from dpquery.core.types import DOUBLE
 from dpquery.errors import refusal
+from dpquery.functions import floors
 from dpquery.functions.additive import (
     ADDITIVE,
     LARGEST,
@@ -29,6 +30,7 @@ from dpquery.functions.additive import (
     additive_noise,
     double,
     needless,
+    reaches,
     significant,
 )
 from dpquery.functions.base import (
@@ -45,6 +47,7 @@ from dpquery.functions.base import (
     without_option,
 )
 from dpquery.functions.count_sum import both, present
+from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import code_of, counted
 from dpquery.functions.wanted import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.ir.expr import Code, Expr
@@ -249,6 +252,18 @@ class BernsteinRelease(Release):
             f"{counted(scale / row, what)}, in each sum",
             self.shape.error(share, basis, times, f"{what}s"),
         )
+
+    @property
+    def floor(self) -> Floor | None:
+        """Compare a mean with the least error over as many rows as EXPLAIN states it for."""
+        measure, noise, row = self.measures[-1], self.mechanism, self._basis.row
+        if not isinstance(self.shape, Mean) or noise.norm != 1:
+            return None
+        if not reaches(measure, self.distance):
+            return None
+        _, high = noise.interval(0, LEVEL)
+        far, scale = max(Fraction(high), noise.scale_shown), noise.scale_shown / row
+        return floors.floor_of_mean(self.epsilon, measure, self.width, far / row, scale)
 
 
 def _polynomial(moments: Sequence[int], i: int, degree: int, top: int) -> int:

@@ -70,7 +70,8 @@ class ColumnDraft:
     @property
     def line(self) -> str:
         """The column as a line of a policy."""
-        said = ", ".join((f'type = "{self.type}"', *self.stated))
+        typed = any(one.startswith("type") for one in self.stated)
+        said = ", ".join(self.stated if typed else (f'type = "{self.type}"', *self.stated))
         return f"{toml_key(self.name)} = {{ {said} }}"
 
 

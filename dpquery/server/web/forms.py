@@ -162,6 +162,8 @@ def _columns(answer: Answer) -> list[dict[str, Any]]:
             column |= {"margin": reach.head, "margins": list(reach.cells)}
         if shown.right:
             column |= _numbers(answer, at)
+        elif len(answer) == 1 and isinstance(only := answer.rows[0][at], list):
+            column["list"] = [_number(one) for one in only]
         columns.append(column)
     return columns
 

@@ -158,6 +158,14 @@ def test_an_answer_of_many_rows_says_how_many_are_left_out(rows: int, columns: i
     assert {len(column["cells"]) for column in told["columns"]} == {told["rows"]}
 
 
+def test_the_numbers_of_a_list_are_told_to_be_drawn():
+    table = pa.table({"bins": [[3, None, 5]], "names": [["a", "b", "c"]], "n": [7]})
+    bins, names, n = json.loads(FORMS["page"](Answer(table, NO_LOSS)))["columns"]
+    assert bins["list"] == [3.0, None, 5.0]
+    assert names["list"] == [None] * 3  # of which the page draws nothing
+    assert "list" not in n
+
+
 def test_dates_and_public_numbers_are_told_by_kind(server: Served):
     asking = server.client("alice")
     query = "SELECT region, inhabitants, DATE '2025-01-01' AS d FROM regions"

@@ -36,6 +36,7 @@ FLAGS = [
 ]
 SCREENS = [(1280, 900, "light"), (390, 800, "dark")]
 GROUPS = "SELECT dept, DP_AVG(salary, eps=0.4) AS pay FROM staff GROUP BY dept"
+BINS = "SELECT DP_HISTOGRAM(age, [30, 40, 50], eps=0.4) AS ages FROM staff"
 MONTHS = (
     "SELECT date_trunc('month', day) AS month, DP_COUNT(*, eps=0.2, max_rows_contributed=3) "
     "AS n FROM visits GROUP BY 1"
@@ -163,6 +164,11 @@ def test_an_analyst_asks_and_an_owner_looks(screen: Screen):
     screen.ask(GROUPS)
     screen.see("#answer .tag", "free: answered before")
     screen.see("#history .tag.free", "free: repeated")
+
+    screen.ask(BINS)
+    screen.see("#answer svg.chart rect")
+    assert len(screen.driver.find_elements(By.CSS_SELECTOR, "#answer rect")) == 4
+    screen.shoot("bins")
 
     screen.ask(MONTHS)
     screen.see("#answer svg.chart .line")

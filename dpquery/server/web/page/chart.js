@@ -18,6 +18,7 @@ const finite = (numbers) => numbers.filter((n) => n !== null && n !== undefined 
 
 /** Return what of an answer can be drawn: groups or times, and numbers. Null where nothing can. */
 export function drawable(form) {
+  if (form.rows === 1) return listed(form.columns.find((c) => c.list && finite(c.list).length > 1));
   if (form.rows < 2) return null;
   const numbers = form.columns.filter((c) => c.kind === "number" && finite(c.values).length > 1);
   const noisy = numbers.filter((c) => c.margins);
@@ -25,6 +26,14 @@ export function drawable(form) {
   const keys = form.columns.filter((c) => !c.margins && !measures.includes(c));
   if (!measures.length || !keys.length) return null;
   return { measures, keys, time: keys.find((c) => c.kind === "time") || null };
+}
+
+/** Return what is drawn of a list: its numbers, by their places. */
+function listed(column) {
+  if (!column) return null;
+  const places = { name: "place", cells: column.list.map((_, at) => String(at + 1)) };
+  const cells = column.list.map((n) => (n === null ? "" : short(n)));
+  return { measures: [{ name: column.name, values: column.list, cells }], keys: [places], time: null };
 }
 
 /** Draw an answer into a place, with a choice of the numbers where there are several. */

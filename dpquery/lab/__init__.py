@@ -1,0 +1,1 @@
+"""`dpquery lab`: mechanisms on synthetic values, for one's own numbers. No data, no policy."""
