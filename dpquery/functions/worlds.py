@@ -23,6 +23,7 @@ import numpy.typing as npt
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.functions.additive import AdditiveRelease
 from dpquery.functions.base import NoisyCell
+from dpquery.functions.gaussian_vector import VectorRelease
 from dpquery.functions.moments.joint import JointRelease
 from dpquery.functions.moments.means import BernsteinRelease, Mean, Spread
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
@@ -73,6 +74,8 @@ class Worlds:
                 return np.array(
                     [_read(release, one) for one in self._vectors(release, drawn)]
                 ).T
+            case VectorRelease():
+                return self._numbers(release, drawn)
         return self._by_intervals(cells) if len(cells) <= FEW else None
 
     def _vectors(
@@ -87,6 +90,22 @@ class Worlds:
             np.array(one, float)[:, None] + noise
             for one, noise in zip(drawn, parts, strict=True)
         ]
+
+    def _numbers(self, release: VectorRelease, drawn: Sequence[tuple[int, ...]]) -> Floats:
+        """Return numbers with fresh noise; those that are read from one draw share that of rows.
+
+        What a draw holds of one number stands in as many columns as are read from it.
+        """
+        total: Floats = np.zeros((len(drawn), self.count))
+        for worth, measure, column in zip(
+            release.worth, release.measures, zip(*drawn, strict=True), strict=True
+        ):
+            key = (release.mechanism, measure, column)
+            if key not in self._shared:
+                self._shared[key] = self._noise(release.mechanism, len(drawn))
+            noisy = np.array(column, float)[:, None] + self._shared[key]
+            total = total + float(worth) * noisy
+        return total.T
 
     def _noise(self, law: AdditiveNoise, size: int) -> Floats:
         """Return noise for so many integers, in all worlds: half have that of the others."""

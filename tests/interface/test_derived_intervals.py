@@ -156,6 +156,19 @@ def test_numbers_of_one_draw_are_simulated_together(session: Session):
     assert 0.8 < 2 * np.mean(quotient) / np.mean(mean) < 1.6  # apart, it would be far wider
 
 
+def test_counts_of_one_gaussian_draw_share_the_noise_of_its_rows(session: Session):
+    counts = ", ".join(f"COUNT_IF(x > {4 + at % 6} AND b >= 0) AS n{at}" for at in range(12))
+    names = [f"n{at}" for at in range(12)]
+    answer = session.sql(
+        f"SELECT a, b, {' + '.join(names)} AS v FROM "
+        f"(SELECT a, b, {counts} FROM t GROUP BY a, b)",
+        eps=1,
+        delta="1e-6",
+    )
+    exact = sum(ROWS * (6 - at % 6) / 7 for at in range(12))
+    require(held(answer, "v", exact), most=0.99)
+
+
 FEW = "SELECT b, DP_COUNT(*, eps=0.5) AS n FROM t GROUP BY b"
 
 
