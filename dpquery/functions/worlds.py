@@ -92,7 +92,7 @@ class Worlds:
         ]
 
     def _numbers(self, release: VectorRelease, drawn: Sequence[tuple[int, ...]]) -> Floats:
-        """Return numbers with fresh noise; those that are read from one draw share that of rows.
+        """Return numbers with fresh noise; those of one draw share the noise of its rows.
 
         What a draw holds of one number stands in as many columns as are read from it.
         """
