@@ -215,16 +215,17 @@ class Answer:
             raise ValueError(f"{needs}; this answer has {rows} and {columns}")
         return self.rows[0][0]
 
-    def interval(
-        self, column: str, confidence: object = _SHOWN_CONFIDENCE
-    ) -> list[tuple[Any, Any] | None]:
+    def interval(self, column: str, confidence: object = _SHOWN_CONFIDENCE) -> list[Any]:
         """Say for each row where the exact value lies, as far as the noise alone can tell.
+
+        Of a list, that is a list of pairs: each is right as often as stated, by itself.
 
         Raises:
             KeyError: there is no such column.
             ValueError: the confidence is not a number between 0 and 1.
         """
-        return self._intervals(self._place(column), _level(confidence))
+        intervals = self._intervals(self._place(column), _level(confidence))
+        return [_pairs(one) if _is_listed(one) else one for one in intervals]
 
     def rank_interval(
         self, column: str, confidence: object = _SHOWN_CONFIDENCE, *, any_data: bool = False
@@ -493,6 +494,10 @@ def _as_precise(
 
     No more than are written, if so: ROUND may have left fewer.
     """
+    if any(map(_is_listed, intervals)):
+        rows = zip(values, intervals, strict=True)
+        return [[_as_precise([v], [i])[0] for v, i in zip(value, _pairs(interval), strict=True)]
+                if _is_listed(interval) else value for value, interval in rows]  # fmt: skip
     pairs = zip(values, intervals, strict=True)
     places = [_places(value, interval) for value, interval in pairs]
     finest = max((found for found in places if found is not None), default=None)
@@ -519,6 +524,16 @@ def _places(value: Any, interval: tuple[Any, Any] | None) -> int | None:
     return max(0, 2 - math.floor(math.log10(half))) if half > 0 else None
 
 
+def _is_listed(interval: tuple[Any, Any] | None) -> bool:
+    """Return whether an interval is that of a list: the low ends, and the high ends."""
+    return interval is not None and isinstance(interval[0], list)
+
+
+def _pairs(interval: tuple[Any, Any] | None) -> list[tuple[Any, Any]]:
+    """Return the interval of each value of a list."""
+    return [] if interval is None else list(zip(*interval, strict=True))
+
+
 def _numeric(values: list[Any]) -> bool:
     present = [value for value in values if value is not None]
     return bool(present) and all(_is_number(value) for value in present)
@@ -541,6 +556,8 @@ def _margin(
     """
     if interval is None or value is None:
         return ""
+    if _is_listed(interval):
+        return _margin_of_list(value, _pairs(interval))
     low, high = interval
     places = _places(float(value), interval) if isinstance(low, float) else None
     if written and places is not None:
@@ -558,6 +575,19 @@ def _margin(
         low = Decimal(low).quantize(step, ROUND_FLOOR, exactly)
         high = Decimal(high).quantize(step, ROUND_CEILING, exactly)
     return f"{'any of ' * anything}{cell_text(low)} … {cell_text(high)}"
+
+
+def _margin_of_list(values: list[Any], intervals: list[tuple[Any, Any]]) -> str:
+    """Write how far each value is off at most, to either side; once, where all are alike."""
+    halves = [
+        "unlimited"
+        if not (math.isfinite(low) and math.isfinite(high))
+        else _rounded_up(max(Fraction(value) - Fraction(low), Fraction(high) - Fraction(value)))
+        for value, (low, high) in zip(values, intervals, strict=True)
+    ]
+    if len(set(halves)) == 1:
+        return f"± {halves[0]}{' each' if len(halves) > 1 else ''}"
+    return f"± [{', '.join(halves)}]" if halves else ""
 
 
 def _rounded_up(half: Fraction) -> str:

@@ -93,8 +93,13 @@ def chart_of(columns: Sequence[Series], wanted: str | None = None) -> Chart:
     if not drawn.values:
         raise ValueError("there is no row to draw")
     if len(drawn.values) == 1 and isinstance(drawn.values[0], list):
-        points = [_point(at + 1, value) for at, value in enumerate(drawn.values[0])]
-        return Chart(Form.HISTOGRAM, drawn.name, "", points)
+        known = drawn.intervals[0] if drawn.intervals else None
+        pairs = list(zip(*known, strict=True)) if known else [None] * len(drawn.values[0])
+        points = [
+            _point(at, value, pair)
+            for at, (value, pair) in enumerate(zip(drawn.values[0], pairs, strict=True), 1)
+        ]
+        return Chart(Form.HISTOGRAM, drawn.name, "", points, drawn.noise_only)
     others = _keys(columns, drawn)
     intervals = drawn.intervals or [None] * len(drawn.values)
     texts = drawn.texts or [cell_text(value) for value in drawn.values]

@@ -19,6 +19,8 @@ from benchmarks.study import (
     choices,
     claims,
     comparison,
+    fits,
+    intervals,
     lists,
     moments,
     peers,
@@ -117,6 +119,8 @@ def save(figures: list[Figure], compared: str, beside: str) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["intervals"]:
+        return intervals.main(sys.argv[2:])
     sets, times = (int(word) for word in (*sys.argv[1:3], *("3", "4")[len(sys.argv) - 1 :]))
     start, figures = time.perf_counter(), []
     RESULTS.mkdir(exist_ok=True)
@@ -124,7 +128,7 @@ def main() -> int:
         for part in (moments, choices, claims, ranks, lists):
             figures += part.figures(Path(folder))
         found, compared = compare(Path(folder), sets, times)
-        beside = peers.text(Path(folder))
+        beside = f"{peers.text(Path(folder))}\n{fits.text(Path(folder))}"
     figures += found
     print(table(figures))
     save(figures, compared, beside)

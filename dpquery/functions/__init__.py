@@ -5,10 +5,12 @@ from __future__ import annotations
 from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
+from dpquery.functions.density import DENSITY
 from dpquery.functions.distribution import CDF, HISTOGRAM
 from dpquery.functions.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.moments.linear import LINREG
+from dpquery.functions.moments.logistic import LOGREG
 from dpquery.functions.moments.means import (
     AVG,
     PROPORTION,
@@ -41,8 +43,10 @@ ALL: tuple[DPFunction, ...] = (
     REGR_INTERCEPT,
     REGR_R2,
     LINREG,
+    LOGREG,
     HISTOGRAM,
     CDF,
+    DENSITY,
     QUANTILE,
     MEDIAN,
     MIN,

@@ -28,6 +28,7 @@ from dpquery.functions.base import (
     Takes,
     without_option,
 )
+from dpquery.functions.clipping import CLIPPING
 from dpquery.functions.quantize import code_of, number_type
 from dpquery.functions.wanted import CONFIDENCE, ERROR
 from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
@@ -231,7 +232,7 @@ SUM = DPFunction(
     summary="The sum of the argument, or of its different values, clamped to its bounds.",
     positional=(Expression(Takes.NUMBER, distinct=True),),
     gives=Gives.SUM,
-    parameters=(*COMMON, ERROR, CONFIDENCE, BOUNDS, *PER_GROUP),
+    parameters=(*COMMON, ERROR, CONFIDENCE, BOUNDS, *PER_GROUP, CLIPPING),
     mechanisms=COUNTING,
     plan=_sum,
     reads=Reads.TOTAL,

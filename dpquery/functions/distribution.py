@@ -17,7 +17,7 @@ from datetime import date, time
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor, sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from dpquery.core.privacy import Neighbours, decimal_text, root_above
 from dpquery.core.source import Span
@@ -63,7 +63,8 @@ from dpquery.ir.expr import Compare, Comparison, Expr, Literal, Not, Scalar, Wid
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AdditiveNoise, TreeQuantiles
-from dpquery.mechanisms.quantiles.tree import BRANCHES
+from dpquery.mechanisms.laplace import DiscreteLaplace, Reach, combined_reach, share_range
+from dpquery.mechanisms.quantiles.tree import BRANCHES, POINT, noise_of_sums
 from dpquery.mechanisms.randomness import Randomness
 
 MOST_COUNTS = 1 << 18
@@ -150,12 +151,23 @@ def _few_values(call: Call, cells: int) -> QueryRefused:
     )
 
 
-def _shown(point: Expr) -> str:
-    """Write a point as a value."""
+def _end(point: Expr) -> Scalar:
+    """Return what values are compared with."""
     assert isinstance(point, Compare)  # noqa: S101 - the binder and `_equal_parts` make these
     end = point.right.operand if isinstance(point.right, Widen) else point.right
     assert isinstance(end, Literal)  # noqa: S101
-    value = end.value
+    return end.value
+
+
+def numbers_of(points: Sequence[Expr]) -> tuple[Fraction, ...]:
+    """Return the points of what is a number."""
+    ends = map(_end, points)
+    return tuple(Fraction(end) for end in ends if isinstance(end, int | Fraction))
+
+
+def _shown(point: Expr) -> str:
+    """Write a point as a value."""
+    value = _end(point)
     return decimal_text(value) if isinstance(value, Fraction) else value_text(value)
 
 
@@ -188,6 +200,8 @@ class HistogramRelease(Release):
     points: tuple[str, ...]
     """Where all ranges but the last end."""
 
+    has_interval: ClassVar[bool] = True
+
     def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the noisy weights of each group."""
         groups = list(zip(*(exact.values(one) for one in self.measures), strict=True))
@@ -201,6 +215,17 @@ class HistogramRelease(Release):
         return [
             in_type(one * unit, INTEGER) for one in nearest_counts(list(map(Fraction, drawn)))
         ]
+
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[int], list[int]]:
+        """Return the counts that the noise of each does not rule out, and none below zero."""
+        scale, ends = self.measure.weight.scale, []
+        for shown, noisy in zip(self.value(drawn), drawn, strict=True):
+            low, high = self.mechanism.interval(noisy, confidence)
+            ends.append((min(shown, max(0, low // scale)), max(shown, -(-high // scale))))
+        lows, highs = zip(*ends, strict=True)
+        return list(lows), list(highs)
 
     @property
     def floor(self) -> Floor | None:
@@ -243,7 +268,7 @@ def _plan_histogram(call: Call, facts: Facts) -> HistogramRelease:
     measures = _ranges(call, facts, points)
     weight = measures[0].weight
     l1 = cells_distance(weight, facts.neighbours)
-    l2 = _l2(weight, facts.neighbours)
+    l2 = cells_l2(weight, facts.neighbours)
     noise = additive_noise(call, l1, l2)
     distance = l1 if noise.norm == 1 else l2
     type_ = replace(INTEGER, listed=True)
@@ -251,7 +276,8 @@ def _plan_histogram(call: Call, facts: Facts) -> HistogramRelease:
     return HistogramRelease(call.function, measures, distance, noise, type_, shown)
 
 
-def _l2(weight: Weight, neighbours: Neighbours) -> int | Fraction:
+def cells_l2(weight: Weight, neighbours: Neighbours) -> int | Fraction:
+    """Return how far one unit moves the counts of cells in L2 norm."""
     replaced = neighbours is Neighbours.SUBSTITUTE
     return weight.total * root_above(2) if replaced else weight.total
 
@@ -283,6 +309,8 @@ class CdfRelease(Release):
     mechanism: TreeQuantiles
     points: tuple[str, ...]
 
+    has_interval: ClassVar[bool] = True
+
     def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the weight at or below each point, and that of all rows, of each group."""
         tree = self.mechanism
@@ -295,6 +323,27 @@ class CdfRelease(Release):
         if not total:
             return [(place + 1) / len(drawn) for place in range(len(below))]
         return [float(Fraction(one, total)) for one in below]
+
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[float], list[float]]:
+        """Return the shares that noise does not rule out, alike to both sides but cut.
+
+        The weight below a point, less a share of all, is linear in the nodes of the tree.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        noise, spread = DiscreteLaplace(self.mechanism.scale), float(self.mechanism.scale)
+        reach = combined_reach(noise, spread, float(1 - confidence))
+        *of_points, of_all = noise_of_sums(tuple(self.mechanism.sizes))
+        *below, total = (float(one) / (1 << POINT) for one in drawn)
+        ends = []
+        for shown, part, parts in zip(self.value(drawn), below, of_points, strict=True):
+            low, high = ratio_range(part, total, parts, of_all, reach)
+            margin = max(shown - low, high - shown)
+            ends.append((max(0.0, shown - margin), min(1.0, shown + margin)))
+        lows, highs = zip(*ends, strict=True)
+        return list(lows), list(highs)
 
     @property
     def note(self) -> str:
@@ -315,6 +364,17 @@ class CdfRelease(Release):
             f"{in_rows(weight, tree.scale)}, in each node",
             f"about ± {significant(min(off, Fraction(1)))} over 1,000 rows, less at the ends",
         )
+
+
+def ratio_range(
+    part: float, total: float, parts: Sequence[float], of_all: Sequence[float], reach: Reach
+) -> tuple[float, float]:
+    """Return the shares of a total, of which the noises are known as parts of others."""
+
+    def far(share: float) -> float:
+        return reach([one - share * other for one, other in zip(parts, of_all, strict=True)])
+
+    return share_range(part, total, far, (0.0, 1.0))
 
 
 def _plan_cdf(call: Call, facts: Facts) -> CdfRelease:

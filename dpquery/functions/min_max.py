@@ -44,6 +44,7 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.quantize import ValueRelease, code_of, in_rows, too_many_groups
 from dpquery.functions.selection import ChosenRelease, small_histogram
+from dpquery.functions.wanted import CONFIDENCE, RANK_ERROR
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import Histogram, Weight, sensitivity
 from dpquery.ir.query import Call
@@ -220,7 +221,7 @@ MAX = DPFunction(
     ),
     positional=(Expression(Takes.ORDERED),),
     gives=Gives.VALUE,
-    parameters=(EPS, MAX_ROWS, BOUNDS, WEIGHT),
+    parameters=(EPS, RANK_ERROR, CONFIDENCE, MAX_ROWS, BOUNDS, WEIGHT),
     mechanisms=(AboveThreshold.name,),
     plan=lambda call, facts: _plan(call, facts, upwards=True),
     example="SELECT DP_MAX(age, eps=0.5) AS oldest FROM staff",

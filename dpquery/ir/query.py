@@ -75,6 +75,9 @@ class Options:
     """How many units a value has at least that is shown."""
     left_out: Fraction | None = None
     """What more is spent to say how much is left out."""
+    clipping: Fraction | None = None
+    """Which share of epsilon buys a note of how much is cut."""
+    clipping_span: Span | None = None
     of_table: bool = False
     """Whether a unit's weight is shared among all its rows in the table, before WHERE."""
     weights_span: Span | None = None
@@ -82,6 +85,8 @@ class Options:
     """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
     wanted: Wanted | None = None
     """As rho, in place of epsilon."""
+    spare: Fraction = Fraction(0)
+    """What it has of the statement's delta, for a draw that it shares with other calls."""
 
 
 @dataclass(frozen=True, slots=True)

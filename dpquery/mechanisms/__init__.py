@@ -14,6 +14,7 @@ from dpquery.mechanisms.exponential import (
 )
 from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
+from dpquery.mechanisms.max_norm import MaxNorm
 from dpquery.mechanisms.partition import PartitionSelection
 from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
 from dpquery.mechanisms.quantiles.grid import (
@@ -57,6 +58,7 @@ __all__ = [
     "JointQuantiles",
     "LargestNoisyCounts",
     "Majority",
+    "MaxNorm",
     "MeanExponential",
     "MeanInverseSensitivity",
     "Mechanism",
@@ -86,6 +88,7 @@ PURE: tuple[type[PureNoise], ...] = (DiscreteLaplace, DiscreteStaircase)
 ALL: tuple[type[Mechanism], ...] = (
     *ADDITIVE,
     DiscreteStaircase,
+    MaxNorm,
     GridQuantile,
     FiniteExponential,
     PermuteAndFlip,

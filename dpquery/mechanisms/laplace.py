@@ -19,6 +19,7 @@ from typing import ClassVar
 from dpquery.core.events import Refined
 from dpquery.core.privacy import Loss
 from dpquery.mechanisms.base import AdditiveNoise, Distance, PureEvent
+from dpquery.mechanisms.max_norm import MaxNorm
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import (
     FEW,
@@ -319,24 +320,29 @@ Reach = Callable[[Sequence[float]], float]
 Beyond = Callable[[Sequence[float], float], float]
 """From coefficients and a distance to how often the noises add up to more, to one side."""
 APART = 1.02
-"""Scales are moved apart by so much, upwards, where a formula asks for different ones."""
-STEPS = 45
+"""Scales are moved apart by so much, where a formula asks for different ones."""
+MANY = 12
+"""Of more scales the smallest are put together."""
+STEPS = 60
 
 
-def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
+def combined_reach(noise: AdditiveNoise | MaxNorm, spread: float, missed: float) -> Reach:
     """Return what gives r with P[|sum of c_i noise_i| > r] <= missed, for coefficients c_i.
 
-    Discrete noise is taken for continuous noise of the same scale, rounded: it is off by half a
-    unit at most each, but for what is far below any draw's own error.
+    Discrete noise is taken for continuous noise of the same scale, and half a unit of the
+    largest is added: alone it is that, rounded. Others even out what rounding does (by the
+    exact law in test_combined_noise.py).
     """
 
     def reach(coefficients: Sequence[float]) -> float:
         sizes = [abs(one) for one in coefficients]
         if isinstance(noise, DiscreteLaplace):
             far = _of_laplace([size * spread for size in sizes], missed)
+        elif isinstance(noise, MaxNorm):
+            far = noise.combined_reach(sizes, missed)
         else:
             far = -NormalDist().inv_cdf(missed / 2) * spread * math.hypot(*sizes)
-        return far + sum(sizes) / 2
+        return far + max(sizes) / 2
 
     return reach
 
@@ -344,16 +350,28 @@ def combined_reach(noise: AdditiveNoise, spread: float, missed: float) -> Reach:
 def _of_laplace(scales: Sequence[float], missed: float) -> float:
     """Return where a sum of two-sided exponential laws of these scales has so much beyond.
 
-    For different scales a_i it is the sum of exp(-r / a_i) prod_j a_i^2 / (a_i^2 - a_j^2).
+    Scales that were moved apart are shrunk to the same variance. The logarithm of what lies
+    beyond is concave, so that Newton's steps, after the first, come from above.
     """
-    if not max(scales):
+    largest = sorted(scales)[-MANY:]
+    if not largest[-1]:
         return 0.0
-    apart = _apart(scales)
-    low, high = 0.0, apart[-1] * (8 + math.log(1 / missed))
+    variance = math.fsum(scale * scale for scale in scales)
+    rest = variance - math.fsum(scale * scale for scale in largest)
+    apart = _apart([*largest, math.sqrt(max(rest, 0.0))])
+    weights, target = _weights(apart), math.log(missed)
+    far = -apart[-1] * target
     for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _farther(apart, middle) > missed else (low, middle)
-    return high
+        parts = [w * math.exp(-far / a) for w, a in zip(weights, apart, strict=True)]
+        beyond = sum(parts)
+        density = sum(part / a for part, a in zip(parts, apart, strict=True))
+        if beyond <= 0 or density <= 0:  # less than doubles can tell apart
+            break
+        step = (math.log(beyond) - target) * beyond / density
+        far += step
+        if abs(step) <= far * 1e-9:
+            break
+    return far * math.sqrt(variance) / math.hypot(*apart)
 
 
 def _apart(scales: Sequence[float]) -> list[float]:
@@ -364,10 +382,18 @@ def _apart(scales: Sequence[float]) -> list[float]:
     return apart
 
 
+def _weights(apart: Sequence[float]) -> list[float]:
+    """Return by what exp(-r / a_i) is multiplied in the sum that says how much lies beyond r.
+
+    For different scales a_i that is prod_j a_i^2 / (a_i^2 - a_j^2).
+    """
+    return [math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart]
+
+
 def _farther(apart: Sequence[float], far: float) -> float:
     """Return how often a sum of two-sided exponential laws is farther, to either side."""
-    weights = (math.prod(a * a / (a * a - b * b) for b in apart if b != a) for a in apart)
-    return sum(w * math.exp(-far / a) for w, a in zip(weights, apart, strict=True))
+    pairs = zip(_weights(apart), apart, strict=True)
+    return sum(w * math.exp(-far / a) for w, a in pairs)
 
 
 def combined_tail(

@@ -27,6 +27,7 @@ from dpquery import functions
 from dpquery.core.types import BOOLEAN, ROWS_MAX, Interval
 from dpquery.errors import PlanRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated
+from dpquery.functions.clipping import reporting
 from dpquery.functions.offers import narrower
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.functions.search import (
@@ -185,8 +186,12 @@ def _widest(call: Call, facts: Facts) -> Call:
 
 def planned(call: Call, facts: Facts) -> Release:
     """Plan the release of a call that has bounds, where it needs any."""
-    function = functions.registered(call.function)
-    release = function.plan(call, facts)
+    function, share = functions.registered(call.function), call.options.clipping
+    if share is None:
+        release = function.plan(call, facts)
+    else:
+        left = call.options.epsilon * (1 - share)
+        release = reporting(call, facts, function.plan(with_options(call, epsilon=left), facts))
     require_groups(call, release, facts)
     if function.chooses:
         for measure in release.measures:

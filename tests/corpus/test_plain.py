@@ -29,7 +29,9 @@ SAME = re.compile(
     r"(COUNT|COUNT_IF|COUNTIF|SUM|AVG|MEAN|(VAR|STDDEV)_(POP|SAMP)|VARIANCE|STDDEV)\b", re.I
 )
 """What DuckDB has as well."""
-OPTION = re.compile(r", *(eps|epsilon|weights) *(=>|:=|==?) *(\([^)]*\)|'\w+'|[\w.+-]+)", re.I)
+OPTION = re.compile(
+    r", *(eps|epsilon|weights|report_clipping) *(=>|:=|==?) *(\([^)]*\)|'\w+'|[\w.+-]+)", re.I
+)
 OTHERWISE = {
     r"bounds|max_rows_contributed": "values are clamped, or rows weighted",
     r"max_groups_contributed|contribution_bounds": "groups are weighted, or totals clamped",

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.study.fits import biases
+from dpquery import functions
 from dpquery.core.zcdp import rho_below
 from dpquery.mechanisms.quantiles.ranks import likely_off
 from dpquery.policy.sources.files import sample_directory
@@ -47,6 +49,16 @@ def test_the_accuracy_of_counts_is_what_the_mechanism_gives():
     for epsilon, rows in zip(accuracy("ε"), accuracy("± rows"), strict=True):
         noise = release(f"DP_COUNT(*, eps={epsilon})").mechanism
         assert noise.interval(0, LEVEL) == (-int(rows), int(rows))
+
+
+def test_every_function_has_its_interval_measured_or_says_why_it_has_none():
+    """The name without DP_ begins a cell of the table, or the whole stands below it."""
+    text = text_of("accuracy.md")
+    section = text.split("## How often intervals hold")[1].split("\n## ")[0]
+    cells = {name for line in section.splitlines() if line.startswith("| ")
+             for name in line.split("|")[1].replace(",", " ").split()}  # fmt: skip
+    for function in functions.ALL:
+        assert function.name.removeprefix("DP_") in cells or f"`{function.name}`" in section
 
 
 @pytest.mark.parametrize("epsilon", ["1", "0.1"])
@@ -109,3 +121,14 @@ def test_the_factors_are_powers_of_e():
     for epsilon, factor in zip(choosing("ε in all"), factors, strict=True):
         value = math.exp(float(epsilon))
         assert factor in {f"{value:.2f}", f"{value:.0f}"}
+
+
+def test_what_odds_by_moments_are_off_is_as_the_study_finds():
+    found: dict[str, list[float]] = {}
+    for law, count, _, off in biases():
+        found.setdefault(f"{law}, {count}", []).append(100 * off)
+    heads = re.findall(r"^\| (\w[\w ]*, [13]) \|", text_of("statistics.md"), re.MULTILINE)
+    assert len(heads) == 6
+    for head in heads:
+        shown = [float(number) for number in pages.numbers("statistics.md", head)]
+        assert shown == pytest.approx(found[head], rel=0.1, abs=0.02)

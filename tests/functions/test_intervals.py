@@ -29,6 +29,7 @@ from tests.mechanisms.sources import Seeded
 
 DRAWS = 2000
 LEVEL = Fraction(95, 100)
+MOST_FEW = int(stats.binom.isf(1e-6, 300, float(1 - LEVEL)))
 MOST_MISSES = int(stats.binom.isf(1e-6, DRAWS, float(1 - LEVEL)))
 """P[more misses] < 1e-6 where each draw misses with probability 1/20 or less: 150 of 2000."""
 ROWS = [3, 5, 5, 6, 9, *([4] * 30), *([0] * 15)]
@@ -78,7 +79,7 @@ SIMPLE, EPS = ("DP_COUNT", "DP_SUM", "DP_AVG"), ("1/10", "3")
 
 
 QUICK = {("DP_STDDEV_POP", "1/10"), *product(SIMPLE, EPS)}
-"""The intervals of spreads take a thousand times as long as those of numbers."""
+"""The intervals of spreads take ten times as long as those of numbers."""
 
 
 @pytest.mark.parametrize(
@@ -167,15 +168,17 @@ def test_lines_and_correlations_are_what_numpy_computes_where_noise_is_small(nam
         assert high - low < 0.1
 
 
-@pytest.mark.slow
-def test_the_interval_of_a_covariance_is_little_wider_than_the_error() -> None:
+@pytest.mark.parametrize("name", of_pairs([(0, 1), (2, 3)]))
+def test_the_interval_of_a_line_is_little_wider_than_the_error(name: str) -> None:
+    """Of the first 300 draws: what 95 of 100 are off has an error of 10 % itself."""
     rows = PAIRED["apart"] * 20
     both = column(INTEGER, 0, 10), replace(column(INTEGER, 0, 10), name="y")
-    cells = draws(plan(call("DP_COVAR_POP", both, eps="1/2"), ALONE), rows)
-    exact = np.cov(np.array(rows).T, bias=True)[0, 1]
+    cells = draws(plan(call(name, both, eps="2"), ALONE), rows)[:300]
+    exact = of_pairs(rows)[name]
     off = np.quantile([abs(cell.value - exact) for cell in cells], 0.95)
-    halves = [high - cell.value for cell, (_, high) in ((c, c.interval(LEVEL)) for c in cells)]
-    assert np.median(halves) <= 1.5 * off
+    ends = [cell.interval(LEVEL) for cell in cells]
+    assert np.median([high - low for low, high in ends]) <= 1.3 * 2 * off
+    assert sum(not low <= exact <= high for low, high in ends) <= MOST_FEW
 
 
 @pytest.mark.parametrize("name", ["DP_COUNT", "DP_SUM"])
@@ -189,10 +192,10 @@ def test_the_interval_of_a_number_is_no_wider_than_it_must_be(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("DP_AVG", 1.3),
-        pytest.param("DP_VAR_POP", 1.5, marks=pytest.mark.slow),
-        pytest.param("DP_VAR_SAMP", 1.5, marks=pytest.mark.slow),
-        pytest.param("DP_STDDEV_POP", 1.5, marks=pytest.mark.slow),
+        ("DP_AVG", 1.25),
+        ("DP_VAR_POP", 1.25),
+        pytest.param("DP_VAR_SAMP", 1.25, marks=pytest.mark.slow),
+        pytest.param("DP_STDDEV_POP", 1.25, marks=pytest.mark.slow),
     ],
 )
 def test_the_interval_of_a_mean_or_variance_is_little_wider_than_the_error(
@@ -213,16 +216,15 @@ def test_errors_of_means_are_never_said_to_be_zero(eps: str) -> None:
         name: plan(call(name, column(INTEGER, 0, 1), eps=eps), ALONE).step().expected_error
         for name in ("DP_AVG", "DP_VAR_POP", "DP_STDDEV_POP")
     }
-    assert all(float(text.split()[1]) > 0 for text in said.values())
+    assert all(float(text.split("±")[1].split()[0]) > 0 for text in said.values())
     assert "deviate by 0.25, at most" in said["DP_STDDEV_POP"]
     assert "variance" not in said["DP_STDDEV_POP"]
 
 
 @pytest.mark.parametrize(
-    ("name", "wider"), [("DP_COUNT", 2), ("DP_SUM", 2), ("DP_AVG", 4), ("DP_VAR_POP", 8)]
+    ("name", "wider"), [("DP_COUNT", 2), ("DP_SUM", 2), ("DP_AVG", 2), ("DP_VAR_POP", 2)]
 )
 def test_an_interval_for_less_noise_than_there_is_is_caught(name: str, wider: int) -> None:
-    """Ranges of means and variances are on the safe side, so that they bear more."""
     release = plan(call(name, column(INTEGER, 0, 10), eps=3), ALONE)
     rows = ROWS * 20
     assert misses(draws(release, rows, wider), EXACT[name](rows)) > MOST_MISSES

@@ -111,6 +111,29 @@ def test_a_table_shows_margins_beside_noisy_values():
     assert str(COUNTS) == (" dept     n   95% within\n eng    412   ± 6\n ops      9")
 
 
+LISTS = answer(
+    {"dept": ["eng", "ops"], "ages": [[40, 3], [2, 9]], "plane": [[1.23456, 2e3], [0.5, 1.0]]},
+    (None, Noise([36, 0], [44, 7]), Noise([1.0, 1900.0], [1.46912, 2100.0])),
+    (None, Noise([0, 5], [6, 13]), Noise([0.25, -math.inf], [0.75, math.inf])),
+)
+
+
+def test_a_list_has_an_interval_for_each_of_its_values():
+    assert LISTS.interval("ages") == [[(36, 44), (0, 7)], [(0, 6), (5, 13)]]
+    shown = LISTS.with_intervals()
+    assert shown.columns[1:4] == ("ages", "ages_low", "ages_high")
+    assert shown.rows[0][1:4] == ([40, 3], [36, 0], [44, 7])
+    assert LISTS.to_pandas(intervals=True)["plane_high"][1].tolist() == [0.75, math.inf]
+
+
+def test_margins_of_a_list_are_said_once_where_they_are_alike():
+    assert str(LISTS).splitlines() == [
+        " dept   ages      95% within   plane           95% within",
+        " eng    [40, 3]   ± 4 each     [1.235, 2000]   ± [0.235, 100]",
+        " ops    [2, 9]    ± 4 each     [0.500, 1]      ± [0.25, unlimited]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "low", "high", "margin"),
     [

@@ -33,6 +33,7 @@ from dpquery.mechanisms import (
     JointQuantiles,
     LargestNoisyCounts,
     Majority,
+    MaxNorm,
     MeanExponential,
     MeanInverseSensitivity,
     Mechanism,
@@ -72,6 +73,7 @@ def test_a_mechanism_of_another_kind_has_tests_of_its_law(kind: type) -> None:
     own = {
         GridQuantile: "test_grid_quantile.py",
         DiscreteStaircase: "test_discrete_staircase.py",
+        MaxNorm: "test_max_norm.py",
         FiniteExponential: "test_choices.py",
         PermuteAndFlip: "test_choices.py",
         NoisyTop: "test_choices.py",
@@ -107,6 +109,7 @@ def test_a_quantile_loses_in_proportion_and_says_so() -> None:
 ONE, HALF = Fraction(1), Fraction(1, 2)
 CALIBRATED = [
     DiscreteStaircase.calibrated(3, ONE),
+    MaxNorm.calibrated(3, ONE, 2),
     FiniteExponential.calibrated(3, ONE),
     PermuteAndFlip.calibrated(3, ONE),
     NoisyTop.calibrated(3, ONE, 4),

@@ -21,15 +21,17 @@ CONVERSION = PACKAGE.parent / "core" / "zcdp.py"
 
 FLOATS_ALLOWED = {
     # probabilities and intervals: computed after the release, or for tests
-    "log_pmf", "pmf", "pmf_of_cells", "_half_width", "_half_width_of_mean",
+    "log_pmf", "log_weight", "pmf", "pmf_of_cells", "_half_width", "_half_width_of_mean",
     "_log_total", "_reach",
     "_mean_share", "_integrated", "_law", "exponential_law", "rank_law", "_distances", "_tail",
     "_at_most",
     # the error that EXPLAIN states
     "_least_gap", "likely_off", "rows_for",
     # what released values tell
-    "Reach", "Beyond", "combined_reach", "combined_tail", "_of_laplace", "_apart", "_farther",
-    "share_range", "APART",
+    "Reach", "Beyond", "combined_reach", "combined_tail", "_of_laplace", "_apart", "_weights",
+    "_farther",
+    "share_range", "APART", "noise_of_sums",
+    "_combined", "_outside",
     # the width of a staircase: any width keeps the claim
     "_best_width", "_falls_to", "_variance",
     # from rho to epsilon and back: floats search an order, and decimals prove what it gives

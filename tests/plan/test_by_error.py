@@ -177,6 +177,16 @@ def test_a_median_keeps_to_its_rank_error_on_the_worst_data(targets):
         assert missed_by_a_median(cheaper, error - 1) > missed
 
 
+@pytest.mark.parametrize("name", ["DP_MAX", "DP_MIN"])
+def test_no_more_rows_lie_beyond_an_extreme_than_the_rank_error_says(name):
+    """By the bound of EXPLAIN, which `test_above_threshold.py` holds against the law."""
+    for error, level in ((20, LEVELS[1]), (300, LEVELS[2])):
+        wanted = Wanted(Fraction(error), level)
+        release, cheaper = found(call(name, column(low=0, high=500), wanted=wanted), ALONE)
+        assert release.ranks_off(level, any_data=True) <= error
+        assert cheaper.ranks_off(level, any_data=True) > error
+
+
 # The epsilon itself.
 
 

@@ -66,7 +66,8 @@ WANTED = {
     **dict.fromkeys(("DP_REGR_SLOPE", "DP_REGR_INTERCEPT"), (float, *ANYWHERE)),
     **dict.fromkeys(SQUARED, (float, 0, math.inf)),
     "DP_CORR": (float, -1, 1),
-    "DP_LINREG": (float, *ANYWHERE),
+    **dict.fromkeys(("DP_LINREG", "DP_LOGREG"), (float, *ANYWHERE)),
+    "DP_DENSITY": (float, 0, math.inf),
     "DP_HISTOGRAM": (int, 0, math.inf),
     "DP_MAJORITY": (bool, False, True),
 }
@@ -100,8 +101,11 @@ def calls(function: DPFunction, mechanism: str) -> Iterator[tuple[str, Wanted]]:
             if isinstance(function.positional[-1], Points):
                 moments = name in {"day", "at"}
                 more = ", ['2020-01-01', '2021-06-01']" if moments else ", [-1, 2]"
-            each = (f"[{name}]" if one.listed else name for one in function.expressions)
-            about = ", ".join(each)
+            each = [name, *("i" for _ in function.expressions[1:])]
+            if function.expressions[-1].takes is function.first.takes:
+                each = [name for _ in function.expressions]
+            pairs = zip(each, function.expressions, strict=True)
+            about = ", ".join(f"[{one}]" if of.listed else one for one, of in pairs)
             text = f"{function.name}({about}{more}, eps=1{delta}{named})"
             yield text, wanted(function, name)
 

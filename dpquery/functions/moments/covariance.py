@@ -18,9 +18,9 @@ from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
-from dpquery.functions.additive import ADDITIVE, double, significant
+from dpquery.functions.additive import ADDITIVE, double
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
-from dpquery.functions.moments.means import Basis, Shape, bernstein
+from dpquery.functions.moments.means import Basis, Shape, at_most, bernstein, middle_of
 from dpquery.mechanisms.laplace import Reach, share_range
 
 CORNERS = tuple((j, i) for i, j in product((0, 1), repeat=2))
@@ -44,24 +44,27 @@ class Covariance:
 
     def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A row in a corner of the bounds moves it by as much as both ranges allow."""
-        return f"± {significant(share * basis.width)}{times} over 1,000 {of}"
+        return at_most(share * basis.width, times, of)
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
     ) -> tuple[float, float]:
-        """Return the range of covariances that noise does not rule out, whatever the means are.
+        """Return the range of covariances that noise does not rule out.
 
-        About the means (a, b), a row at (x, y) has (x - a)(y - b), which is linear in the sums;
-        about other centres it is more or less by the product of what they are beside: most so
-        in a corner of the range of means.
+        About the means (a, b), a row at (x, y) has (x - a)(y - b), which is linear in the sums.
+        By how far both means are off this changes as their product does, which is far below
+        the noise: so those of the noisy sums are taken as they are.
         """
-        total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
-        means = [self._mean(sums, total, axis, seldom) for axis in (0, 1)]
-        ends = [self._about(corner, sums, mostly) for corner in product(*means)]
-        width, far, row = double(basis.width), seldom([1] * len(sums)), float(basis.row)
-        more = [float(self._more(Fraction(total + s * far) / Fraction(row))) for s in (-1, 1)]
-        low, high = min(low for low, _ in ends), max(high for _, high in ends)
-        return width * min(low * m for m in more), width * max(high * m for m in more)
+        total, far = sum(sums), reach(1)
+        a, b = (middle_of(self._part(sums, axis), total) for axis in (0, 1))
+        products = [(x - a) * (y - b) for x, y in CORNERS]
+        part = sum(one * size for one, size in zip(products, sums, strict=True))
+        low, high = share_range(
+            part, total, lambda v: far([one - v for one in products]), (-0.25, 0.25)
+        )
+        count = Fraction(max(total, 0.0)) / basis.row
+        times = double(basis.width * self._more(count))
+        return low * times, high * times
 
     def possible(self, basis: Basis) -> tuple[float, float]:
         """Return the covariances of values that are at their bounds together, or apart."""
@@ -75,26 +78,9 @@ class Covariance:
         return count / (count - 1) if count > 2 else Fraction(2)
 
     @staticmethod
-    def _mean(
-        sums: Sequence[float], total: float, axis: int, reach: Reach
-    ) -> tuple[float, float]:
-        """Return the range of the mean of one share."""
-        ones = [corner[axis] for corner in CORNERS]
-        part = sum(one * size for one, size in zip(ones, sums, strict=True))
-        return share_range(part, total, lambda m: reach([one - m for one in ones]), (0.0, 1.0))
-
-    @staticmethod
-    def _about(
-        centre: tuple[float, ...], sums: Sequence[float], reach: Reach
-    ) -> tuple[float, float]:
-        """Return the range of the covariance about a centre."""
-        a, b = centre
-        products = [(x - a) * (y - b) for x, y in CORNERS]
-        part = sum(one * size for one, size in zip(products, sums, strict=True))
-        ends = (-0.25, 0.25)
-        return share_range(
-            part, sum(sums), lambda v: reach([one - v for one in products]), ends
-        )
+    def _part(sums: Sequence[float], axis: int) -> float:
+        """Return what all rows have of one share."""
+        return sum(corner[axis] * size for corner, size in zip(CORNERS, sums, strict=True))
 
 
 BOTH = (Expression(Takes.NUMBER, "y"), Expression(Takes.NUMBER, "x"))

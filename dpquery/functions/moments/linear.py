@@ -4,8 +4,12 @@ Each expression is a code j in 0..J, and u = (2j - J) / J lies between -1 and 1.
 needs are the sums of 1, u, 2 u^2 - 1 and of products u v of two expressions: y's square is not
 among them. Each is between -1 and 1 for every row, so in integers: J u, (2 u^2 - 1) J^2 and
 u v J K are whole, and times a whole number each they are nearly alike in size. One unit moves
-the whole vector by at most its weight times the sum of these sizes in L1 norm, and the root of
-the sum of their squares in L2; by twice that where it is replaced.
+the vector by at most its weight times the largest of these sizes in maximum norm, their sum in
+L1 norm, and the root of the sum of their squares in L2; by twice that where it is replaced. Of
+several groups, each row is in one: the maxima add up to no more over all of them.
+
+A row at the corners of the bounds moves every part by as much as it can, so noise by maximum
+norm is the default: it has about two fifths of the deviation of Laplace noise (`max_norm.py`).
 
 What follows is post-processing. About the means, the moments of x are a matrix whose
 eigenvalues noise moves by about the root of their number times its deviation: none is taken for
@@ -19,13 +23,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import prod, sqrt
+from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
-from dpquery.functions.additive import ADDITIVE, additive_noise, double, significant
+from dpquery.functions.additive import (
+    ADDITIVE,
+    additive_noise,
+    double,
+    needless,
+    significant,
+)
 from dpquery.functions.base import (
     COMMON,
     DPFunction,
@@ -38,22 +48,26 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both, present
-from dpquery.functions.quantize import code_of
+from dpquery.functions.moments.plane_ranges import Doubles, Normal, normal_of, ranges_of
+from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts
 from dpquery.ir.query import Call
-from dpquery.mechanisms import AdditiveNoise
-from dpquery.mechanisms.laplace import DiscreteLaplace
+from dpquery.mechanisms import AdditiveNoise, MaxNorm
+from dpquery.mechanisms.base import Distance
+from dpquery.mechanisms.laplace import DiscreteLaplace, combined_reach
 from dpquery.mechanisms.randomness import Randomness
 
 MOST = 15
 """Columns that a plane is made of."""
-ALIKE = 1 << 16
-"""Sizes of the parts of a vector are alike but for less than one such part."""
+ALIKE = 1 << 42
+"""Sizes of the parts of a vector are alike but for less than one such part. At any epsilon one
+unit moves them by more than there are of them: noise by maximum norm asks for that."""
 EVENLY = 4
 """By how much the share of noise in one sum is multiplied in a coefficient, about 95 times in
 100, where columns are spread evenly between their bounds."""
-Doubles = npt.NDArray[np.float64]
+NOISES = (MaxNorm.name, *ADDITIVE)
+"""What adds noise to second moments; the first is the default."""
 
 
 def _pairs(count: int) -> list[tuple[int, ...]]:
@@ -67,9 +81,11 @@ def _pairs(count: int) -> list[tuple[int, ...]]:
 class PlaneRelease(Release):
     """The coefficients of one plane per group: where all are zero, then of each column."""
 
-    mechanism: AdditiveNoise
+    mechanism: AdditiveNoise | MaxNorm
     codes: tuple[Code, ...]
     """Of y, and of each column."""
+
+    has_interval: ClassVar[bool] = True
 
     def draw(self, exact: Measured, randomness: Randomness) -> Iterator[tuple[int, ...]]:
         """Draw the noisy moments of each group."""
@@ -101,29 +117,73 @@ class PlaneRelease(Release):
 
     def value(self, drawn: Sequence[int]) -> list[float]:
         """Return the coefficients."""
-        pairs, size = _pairs(len(self.codes)), self._size
-        parts = (float(Fraction(part) / size) for part in drawn)
-        known = dict(zip(pairs, parts, strict=True))
-        noise = float(self.mechanism.scale_shown / size)
-        if isinstance(self.mechanism, DiscreteLaplace):
-            noise *= sqrt(2)
-        columns = [at for at, code in enumerate(self.codes) if at and code.width]
-        rows = max(known[()], noise)
-        means = np.array([known[at,] for at in columns]) / rows
-        mean = known[0,] / rows
-        inner = np.array(
-            [[known[min(a, b), max(a, b)] for b in columns] for a in columns]
-        ).reshape(len(columns), len(columns))
-        inner[np.diag_indices_from(inner)] = (inner.diagonal() + rows) / 2
-        inner -= rows * np.outer(means, means)
-        outer = np.array([known[0, at] for at in columns]) - rows * mean * means
-        slopes = _solved(inner, outer, noise)
-        return self._shown(columns, slopes, mean - float(means @ slopes))
+        of, y = self._normal(drawn), self.codes[0]
+        slopes = _solved(of.inner, of.outer, self._noise)
+        base = Fraction(of.mean - float(of.means @ slopes))
+        return self._shown(slopes, y.low * y.grid + y.width * (1 + base) / 2, y.width)
 
-    def _shown(self, columns: Sequence[int], slopes: Doubles, base: float) -> list[float]:
-        """Return the coefficients of the values from those of u."""
-        y, found = self.codes[0], dict(zip(columns, map(float, slopes), strict=True))
-        height, start = y.width, y.low * y.grid + y.width * (1 + Fraction(base)) / 2
+    def interval(
+        self, drawn: Sequence[int], confidence: Fraction
+    ) -> tuple[list[float], list[float]]:
+        """Return the coefficients that noise does not rule out, alike to both sides of each."""
+        if not 0 < confidence < 1:
+            raise ValueError("a confidence lies between 0 and 1")
+        size, spread = float(self._size), float(self.mechanism.scale_shown)
+        far = combined_reach(self.mechanism, spread, float(1 - confidence))
+        zero = [self._zero(at) for at in self._columns]
+        found = ranges_of(
+            self._known(drawn), self._columns, zero, lambda parts: far(parts) / size
+        )
+        y, values = self.codes[0], self.value(drawn)
+        (low, high), *of_columns = found
+        start, height = double(y.low * y.grid + y.width / 2), double(y.width / 2)
+        ends = [(start + height * low, start + height * high)]
+        slopes = dict(zip(self._columns, of_columns, strict=True))
+        for at, code in enumerate(self.codes[1:], 1):
+            low, high = slopes.get(at, (0.0, 0.0))
+            times = double(y.width / code.width) if at in slopes else 1.0
+            ends.append((times * low, times * high))
+        margins = [
+            max(value - low, high - value)
+            for value, (low, high) in zip(values, ends, strict=True)
+        ]
+        pairs = list(zip(values, margins, strict=True))
+        return [value - far for value, far in pairs], [value + far for value, far in pairs]
+
+    def _zero(self, at: int) -> float:
+        """Return where zero is, of a column between -1 and 1."""
+        code = self.codes[at]
+        return double(-2 * code.low * code.grid / code.width - 1)
+
+    @property
+    def _columns(self) -> list[int]:
+        """The places of columns that have more than one value."""
+        return [at for at, code in enumerate(self.codes) if at and code.width]
+
+    def _known(self, drawn: Sequence[int]) -> dict[tuple[int, ...], float]:
+        """Return the noisy moments in rows, by which codes are multiplied."""
+        parts = (float(Fraction(part) / self._size) for part in drawn)
+        return dict(zip(_pairs(len(self.codes)), parts, strict=True))
+
+    def _normal(self, drawn: Sequence[int]) -> Normal:
+        """Return the noisy moments about the means; there are no fewer rows than noise."""
+        return normal_of(self._known(drawn), self._columns, self._noise)
+
+    @property
+    def _noise(self) -> float:
+        """The standard deviation of the noise in each sum, in rows."""
+        shown = float(self.mechanism.scale_shown / self._size)
+        return shown * sqrt(2) if isinstance(self.mechanism, DiscreteLaplace) else shown
+
+    def _shown(self, slopes: Doubles, start: Fraction, height: Fraction) -> list[float]:
+        """Return the coefficients of the values from those of u.
+
+        Args:
+            slopes: of the columns that vary, in halves of the height.
+            start: what there is where each u is 0.
+            height: what u runs through between -1 and 1, at a slope of 1.
+        """
+        found = dict(zip(self._columns, map(float, slopes), strict=True))
         shown = []
         for at, code in enumerate(self.codes[1:], 1):
             slope = Fraction(found[at]) * height / code.width if at in found else Fraction(0)
@@ -150,8 +210,11 @@ class PlaneRelease(Release):
         _, high = self.mechanism.interval(0, Fraction(95, 100))
         share = Fraction(high) / self._size / 1000
         off = significant(EVENLY * share)
+        moved = f"{significant(self.distance / self._size)} rows, in all sums"
+        if isinstance(self.mechanism, MaxNorm):
+            moved = f"{counted(self.distance / self._size, 'row')}, in each sum"
         return Words(
-            f"{significant(self.distance / self._size)} rows, in all sums",
+            moved,
             f"{significant(self.mechanism.scale_shown / self._size)} rows, in each sum",
             f"about ± {off} of y's range, where a column runs from bound to bound, over 1,000 "
             "rows spread evenly",
@@ -162,10 +225,15 @@ def _solved(inner: Doubles, outer: Doubles, noise: float) -> Doubles:
     """Return the slopes, with no eigenvalue below what noise alone would give."""
     if not len(outer):
         return outer
-    values, vectors = np.linalg.eigh(inner)
-    values = np.maximum(values, noise * sqrt(len(outer)))
+    values, vectors = spectrum(inner, noise)
     solved: Doubles = vectors @ ((vectors.T @ outer) / values)
     return solved
+
+
+def spectrum(inner: Doubles, noise: float) -> tuple[Doubles, Doubles]:
+    """Return eigenvalues, none below what noise alone would give, and eigenvectors."""
+    values, vectors = np.linalg.eigh(inner)
+    return np.maximum(values, noise * sqrt(len(inner))), vectors
 
 
 def tops_of(codes: Sequence[Code]) -> list[int]:
@@ -191,7 +259,11 @@ def plane_sizes(codes: Sequence[Code]) -> list[int]:
     return [times * prod(tops[place] for place in pair) for pair, times in pairs]
 
 
-def _plan(call: Call, facts: Facts) -> PlaneRelease:
+P = TypeVar("P", bound=PlaneRelease)
+
+
+def plane(call: Call, facts: Facts, kind: type[P]) -> P:
+    """Plan a release of second moments, and of what is made of them."""
     most = facts.most_steps(2)
     codes = tuple(
         code_of(call, origin_at_low=True, at=at, most=most, coarse=True)
@@ -205,14 +277,26 @@ def _plan(call: Call, facts: Facts) -> PlaneRelease:
         for pair in _pairs(len(codes))[1:]
     )
     twice = 2 if facts.neighbours is Neighbours.SUBSTITUTE else 1
-    sizes = plane_sizes(codes)
-    l1 = twice * weight.total * sum(sizes)
-    l2 = twice * weight.total * root_above(sum(size * size for size in sizes))
-    noise = additive_noise(call, l1, l2)
-    distance = l1 if noise.norm == 1 else l2
+    noise, distance = _noise(call, plane_sizes(codes), twice * weight.total)
     measures: tuple[CountRows | SumProducts, ...] = (CountRows(weight, condition), *sums)
     type_ = replace(DOUBLE, listed=True)
-    return PlaneRelease(call.function, measures, distance, noise, type_, codes)
+    return kind(call.function, measures, distance, noise, type_, codes)
+
+
+def _noise(
+    call: Call, sizes: Sequence[int], weight: int
+) -> tuple[AdditiveNoise | MaxNorm, Distance]:
+    """Make the noise that a call asks for, and say how far a unit of this weight moves sums."""
+    options = call.options
+    if options.rho is None and options.mechanism in {None, MaxNorm.name}:
+        if options.delta is not None:
+            raise needless(call, options.delta_span, MaxNorm.name)
+        farthest = weight * max(sizes)
+        return MaxNorm.calibrated(farthest, options.epsilon, len(sizes)), farthest
+    l1 = weight * sum(sizes)
+    l2 = weight * root_above(sum(size * size for size in sizes))
+    noise = additive_noise(call, l1, l2)
+    return noise, l1 if noise.norm == 1 else l2
 
 
 LINREG = DPFunction(
@@ -225,7 +309,7 @@ LINREG = DPFunction(
     ),
     gives=Gives.NUMBERS,
     parameters=COMMON,
-    mechanisms=ADDITIVE,
-    plan=_plan,
+    mechanisms=NOISES,
+    plan=lambda call, facts: plane(call, facts, PlaneRelease),
     example="SELECT DP_LINREG(salary, [age, rating], eps=0.5) AS plane FROM staff",
 )

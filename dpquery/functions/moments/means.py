@@ -46,6 +46,7 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
+from dpquery.functions.clipping import CLIPPING
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.floors import Floor
 from dpquery.functions.quantize import code_of, counted
@@ -399,6 +400,17 @@ def chosen_mean(call: Call, facts: Facts) -> ChosenMeanRelease:
     return ChosenMeanRelease(call.function, measures, ROWS, mechanism, DOUBLE, top, low, width)
 
 
+def at_most(amount: Fraction, times: str, of: str) -> str:
+    """Say what noise does at worst to a value over 1,000 rows, and to one over more."""
+    less = significant(amount / 10)
+    return f"at most ± {significant(amount)}{times} over any 1,000 {of}, {less} over 10,000"
+
+
+def middle_of(part: float, total: float) -> float:
+    """Return the mean of shares: between 0 and 1, and in the middle where no rows are left."""
+    return min(max(part / total, 0.0), 1.0) if total > 0 else 0.5
+
+
 # DP_AVG and DP_PROPORTION: a pair of sums, and their share.
 
 
@@ -414,8 +426,8 @@ class Mean:
         return double(basis.low + basis.width * above / (below + above))
 
     def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
-        """A mean runs from bound to bound."""
-        return f"± {significant(share * basis.width)}{times} over 1,000 {of}"
+        """A mean runs from bound to bound, and is off most at either."""
+        return at_most(share * basis.width, times, of)
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
@@ -441,7 +453,7 @@ AVG = DPFunction(
     name="DP_AVG",
     summary="The mean of the argument, or of its different values, clamped to its bounds.",
     positional=(Expression(Takes.NUMBER, distinct=True),),
-    parameters=(*COMMON, ERROR, CONFIDENCE, OVER, BOUNDS),
+    parameters=(*COMMON, ERROR, CONFIDENCE, OVER, BOUNDS, CLIPPING),
     mechanisms=(*ADDITIVE, *CHOSEN),
     plan=_plan,
     reads=Reads.SHAPE,
@@ -495,55 +507,48 @@ class Spread:
     def error(self, share: Fraction, basis: Basis, times: str = "", of: str = "rows") -> str:
         """A variance goes with the square of the distance between the bounds.
 
-        A deviation d is off by sqrt(d^2 + e) - d: most where it is zero, and less and less.
+        It is off most where all values are at one bound. A deviation d is off by sqrt(d^2 + e)
+        - d: most where it is zero, and less and less.
         """
         width = basis.width
         squared = share * width * width
         if not self.root:
             power = ", squared," if times else ""
-            return f"± {significant(squared)}{times}{power} over 1,000 {of}"
+            return at_most(squared, times + power, of)
         most = significant(_root(squared))
         if times:
-            return f"at most {most}{times} over 1,000 {of}"
+            return f"at most ± {most}{times} over any 1,000 {of}"
         usual = width / 4
         off = significant(_root(usual**2 + squared) - usual)
-        return f"± {off} over 1,000 {of} that deviate by {significant(usual)}, at most {most}"
+        return (
+            f"± {off} over 1,000 {of} that deviate by {significant(usual)}, "
+            f"at most ± {most} over any 1,000"
+        )
 
     def range(
         self, sums: Sequence[float], reach: Callable[[float], Reach], basis: Basis
     ) -> tuple[float, float]:
-        """Return the range of spreads that noise does not rule out, whatever the mean is.
+        """Return the range of spreads that noise does not rule out.
 
-        About the mean m, a row at x has (x - m)^2, which is linear in the sums; about another
-        centre only their squared distance more. So little hangs on where the mean is.
+        About the mean m, a row at x has (x - m)^2, which is linear in the sums. About that of
+        the noisy sums these are least: by how far it is off they change as its square does,
+        which is far below the noise. So it is taken as it is; as is the number of rows, which
+        matters to a sample's spread in the same way.
         """
-        total, mostly, seldom = sum(sums), reach(0.9), reach(0.05)
-        means = share_range(
-            sums[1] / 2 + sums[2], total, lambda m: seldom((m, 0.5 - m, 1 - m)), (0.0, 1.0)
+        total, far = sum(sums), reach(1)
+        mean = middle_of(sums[1] / 2 + sums[2], total)
+        squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
+        part = sum(size * one for size, one in zip(squares, sums, strict=True))
+        ends = share_range(
+            part, total, lambda v: far([size - v for size in squares]), (0.0, 0.25)
         )
-        spreads = [
-            self._about(means[0] + (means[1] - means[0]) * place / 4, sums, mostly)
-            for place in range(5)
-        ]
-        most = (total + seldom((1, 1, 1))) / float(basis.row)
-        least = max(total - seldom((1, 1, 1)), 0) / float(basis.row)
-        return (
-            self._shown(Fraction(min(one for one, _ in spreads)), basis.width, Fraction(most)),
-            self._shown(Fraction(max(one for _, one in spreads)), basis.width, Fraction(least)),
-        )
+        count = Fraction(max(total, 0.0)) / basis.row
+        low, high = (self._shown(Fraction(end), basis.width, count) for end in ends)
+        return low, high
 
     def possible(self, basis: Basis) -> tuple[float, float]:
         """Return nothing, and the spread of two values at the two bounds."""
         return 0.0, self._shown(QUARTER, basis.width, Fraction(2))
-
-    @staticmethod
-    def _about(mean: float, sums: Sequence[float], reach: Reach) -> tuple[float, float]:
-        """Return the range of the spread about a mean."""
-        squares = (mean * mean, mean * (mean - 1), (1 - mean) ** 2)
-        part = sum(size * one for size, one in zip(squares, sums, strict=True))
-        return share_range(
-            part, sum(sums), lambda v: reach([size - v for size in squares]), (0.0, 0.25)
-        )
 
     def _shown(self, share: Fraction, width: Fraction, count: Fraction) -> float:
         """Correct for a sample's size, never by more than a sample of two; take the root.
@@ -560,7 +565,7 @@ def _function(name: str, summary: str, shape: Spread, *aliases: str) -> DPFuncti
         name=name,
         summary=summary,
         positional=(Expression(Takes.NUMBER, distinct=True),),
-        parameters=(*COMMON, BOUNDS),
+        parameters=(*COMMON, BOUNDS, CLIPPING),
         mechanisms=ADDITIVE,
         plan=lambda call, facts: bernstein(call, facts, shape),
         reads=Reads.SHAPE,

@@ -16,23 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
-from math import inf, isfinite, sqrt
+from math import inf, sqrt
 from typing import ClassVar, NamedTuple, TypeVar
 
 from dpquery.functions.additive import double, significant
 from dpquery.functions.moments.covariance import of_pairs
-from dpquery.functions.moments.means import Basis
+from dpquery.functions.moments.means import Basis, middle_of
 from dpquery.mechanisms.laplace import Reach, share_range
 
 N = TypeVar("N", float, Fraction)
 Range = tuple[float, float]
-PLACES = 4
-"""Stretches between the centres that are tried."""
 EVENLY = 9
 """By how much the share of noise in one sum is multiplied in a slope, or a correlation, about
 95 times in 100, where both expressions are spread evenly between their bounds."""
-WHOLE = (0.0, 1.0)
 
 
 def _line(degree: int, centre: N) -> list[N]:
@@ -42,7 +38,13 @@ def _line(degree: int, centre: N) -> list[N]:
 
 def _square(centre: N) -> list[N]:
     """Return (t - centre)^2 in those of degree 2."""
-    return [centre * centre, centre * (centre - 1), (1 - centre) ** 2]
+    return _product(centre, centre)
+
+
+def _product(one: N, other: N) -> list[N]:
+    """Return (t - one) (t - other) in those of degree 2."""
+    both = one * other
+    return [both, both - (one + other) / 2, (1 - one) * (1 - other)]
 
 
 def _times(first: Sequence[N], second: Sequence[N]) -> list[N]:
@@ -70,6 +72,10 @@ class _Both:
         """Return (y - centre)^2, or (x - centre)^2."""
         return self._alone(axis, _square(centre))
 
+    def in_x(self, weights: list[N]) -> list[N]:
+        """Return a polynomial in x alone."""
+        return self._alone(1, weights)
+
     def product(self, c: N, a: N) -> list[N]:
         """Return (y - c) (x - a)."""
         return _times(_line(self.degrees[0], c), _line(self.degrees[1], a))
@@ -84,15 +90,8 @@ class _Both:
         c, a = (_of(self.mean(axis, nothing), sums) / total for axis in (0, 1))
         return c, a
 
-    def mean_range(self, axis: int, sums: Sequence[float], reach: Reach) -> Range:
-        """Return the means that noise does not rule out."""
-        weights, total = self.mean(axis, 0.0), sum(sums)
-        return share_range(
-            _of(weights, sums), total, lambda m: reach([w - m for w in weights]), WHOLE
-        )
 
-
-def _ratios(
+def ratios(
     top: Sequence[float], bottom: Sequence[float], sums: Sequence[float], reach: Reach
 ) -> Range:
     """Return the ratios b for which top - b bottom is within reach of zero; all, if many are.
@@ -114,15 +113,6 @@ def _ratios(
         lambda b: reach([t - b * w for t, w in zip(top, bottom, strict=True)]),
         ends,
     )
-
-
-def _over(ranges: Sequence[Range]) -> Range:
-    """Return the range of several."""
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def _between(ends: Range) -> list[float]:
-    return [ends[0] + (ends[1] - ends[0]) * place / PLACES for place in range(PLACES + 1)]
 
 
 class Line(NamedTuple):
@@ -180,42 +170,34 @@ class Regression:
     ) -> Range:
         """Return the slopes, or intercepts, that noise does not rule out.
 
-        About the mean of x, whatever y is counted from, the slope is the ratio of the means of
-        (x - a)(y - c) and (x - a)^2: both are linear in the sums (Fieller). The intercept of a
-        slope is the mean of y + slope (zero - x), which lies between those of the slopes' ends.
+        With z the place of zero, b the slope and q = 1 + (z - a)(x - a) / Var x, the intercept
+        is the ratio of the means of (y - b (x - z)) q and q, and the slope that of (x - a)(y -
+        c) and (x - a)^2: all are linear in the sums (Fieller). By how far the means a and c,
+        the slope b and the variance are off, both ratios change as products of that do, which
+        are far below the noise: those of the noisy sums are taken as they are.
         """
         (low, height), (_, width) = basis.axes
         if not width:
             return (0.0, 0.0) if not self.intercept else (-inf, inf)
-        slopes = self._slopes(sums, reach(0.05), reach(0.6 if self.intercept else 0.9))
-        if not isfinite(slopes[1] - slopes[0]):
+        of, total, far = _Both(self.degrees), sum(sums), reach(1)
+        c, a = (middle_of(_of(of.mean(axis, 0.0), sums), total) for axis in (0, 1))
+        products, squares = of.product(c, a), of.square(1, a)
+        varies = _of(squares, sums)
+        if total <= 0 or varies <= far(squares):
             return -inf, inf
         if not self.intercept:
+            ends = ratios(products, squares, sums, far)
             times = double(height / width)
-            return slopes[0] * times, slopes[1] * times
-        at, mostly = double(self._zero(basis)), reach(0.3)
-        least, most = _over([self._at(at, slope, sums, mostly) for slope in slopes])
-        return double(low) + double(height) * least, double(low) + double(height) * most
-
-    def _slopes(self, sums: Sequence[float], seldom: Reach, mostly: Reach) -> Range:
-        of, total = _Both(self.degrees), sum(sums)
-        if total <= 0:
-            return -inf, inf
-        c = min(max(_of(of.mean(0, 0.0), sums) / total, 0.0), 1.0)
-        places = _between(of.mean_range(1, sums, seldom))
-        return _over([_ratios(of.product(c, a), of.square(1, a), sums, mostly) for a in places])
-
-    def _at(self, at: float, slope: float, sums: Sequence[float], reach: Reach) -> Range:
-        """Return the means of y + slope (at - x) that noise does not rule out."""
-        of = _Both(self.degrees)
-        pairs = zip(of.mean(0, 0.0), of.mean(1, at), strict=True)
-        weights = [one - slope * other for one, other in pairs]
-        return share_range(
-            _of(weights, sums),
-            sum(sums),
-            lambda m: reach([w - m for w in weights]),
-            (min(weights), max(weights)),
-        )
+            return ends[0] * times, ends[1] * times
+        slope, zero = _of(products, sums) / varies, double(self._zero(basis))
+        lean = (zero - a) * total / varies
+        level = [1 + lean * one for one in _line(2, a)]
+        down = [
+            one + lean * two for one, two in zip(_line(2, zero), _product(zero, a), strict=True)
+        ]
+        rises = zip(_times([0.0, 1.0], level), of.in_x(down), strict=True)
+        ends = ratios([one - slope * other for one, other in rises], of.in_x(level), sums, far)
+        return double(low) + double(height) * ends[0], double(low) + double(height) * ends[1]
 
     def possible(self, basis: Basis) -> Range:
         """Return no ends: two rows can lie on any line."""
@@ -252,45 +234,24 @@ class Correlation:
 
         About both means, with k the ratio of the deviations, a correlation is the ratio of the
         means of (x - a)(y - c) and of (k (x - a)^2 + (y - c)^2 / k) / 2, which are linear in
-        the sums. With another k, or about other centres, the second is larger.
+        the sums. About these k and means the first changes, and the second is least, by
+        products of how far they are off: those of the noisy sums are taken as they are.
         """
-        low, high = self._found(sums, reach)
+        low, high = self._found(sums, reach(1))
         if not self.squared:
             return low, high
         return 0.0 if low <= 0 <= high else min(low * low, high * high), max(low**2, high**2)
 
-    def _found(self, sums: Sequence[float], reach: Callable[[float], Reach]) -> Range:
-        of, total = _Both(self.degrees), sum(sums)
-        if total <= 0:
-            return -1.0, 1.0
-        seldom, mostly = reach(0.05), reach(0.8)
-        means = [of.mean_range(axis, sums, seldom) for axis in (0, 1)]
-        centre = [min(max(_of(of.mean(axis, 0.0), sums) / total, 0.0), 1.0) for axis in (0, 1)]
-        spans = [self._variances(axis, centre[axis], sums, seldom) for axis in (0, 1)]
-        (y_low, y_high), (x_low, x_high) = spans
-        if min(y_low, x_low) <= 0:
-            return -1.0, 1.0
-        ends = sqrt(y_low / x_high), sqrt(y_high / x_low)
-        middle = sqrt(ends[0] * ends[1])
-        tried = [(middle, c, a) for c, a in product(*means)]
-        tried += [(k, centre[0], centre[1]) for k in (*ends, middle)]
-        return _over([self._about(*one, sums, mostly) for one in tried])
-
     @staticmethod
-    def _variances(axis: int, centre: float, sums: Sequence[float], reach: Reach) -> Range:
-        """Return the variances, about a centre, that noise does not rule out."""
-        weights = _Both(Correlation.degrees).square(axis, centre)
-        return share_range(
-            _of(weights, sums), sum(sums), lambda v: reach([w - v for w in weights]), WHOLE
-        )
-
-    @staticmethod
-    def _about(k: float, c: float, a: float, sums: Sequence[float], reach: Reach) -> Range:
-        """Return the range of the ratio, by a ratio of deviations and about two centres."""
-        of = _Both(Correlation.degrees)
-        top = of.product(c, a)
-        pairs = zip(of.square(0, c), of.square(1, a), strict=True)
-        bottom = [(k * xx + yy / k) / 2 for yy, xx in pairs]
+    def _found(sums: Sequence[float], reach: Reach) -> Range:
+        of, total = _Both(Correlation.degrees), sum(sums)
+        c, a = (middle_of(_of(of.mean(axis, 0.0), sums), total) for axis in (0, 1))
+        squares = of.square(0, c), of.square(1, a)
+        y, x = (_of(one, sums) for one in squares)
+        if total <= 0 or any(_of(one, sums) <= reach(one) for one in squares):
+            return -1.0, 1.0
+        k, top = sqrt(y / x), of.product(c, a)
+        bottom = [(k * xx + yy / k) / 2 for yy, xx in zip(*squares, strict=True)]
         return share_range(
             _of(top, sums),
             _of(bottom, sums),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -189,6 +190,21 @@ def _agreed(noisy: Sequence[Sequence[int]]) -> Integers:
         shares = (agreed - _summed(level)) // under
         agreed = level + np.repeat(shares, BRANCHES)[: len(level)]
     return agreed
+
+
+@lru_cache(maxsize=64)
+def noise_of_sums(sizes: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
+    """Return by what the noise of each node is multiplied in the weight below each leaf's end.
+
+    Before sums are made to rise, which takes them no farther from what they were.
+    """
+    large, columns = 1 << POINT, []
+    for height, size in enumerate(sizes):
+        for place in range(size):
+            noise = [[0] * other for other in sizes]
+            noise[height][place] = large
+            columns.append([one / (large << POINT) for one in _agreed(noise).cumsum().tolist()])
+    return tuple(zip(*columns, strict=True))
 
 
 def _summed(level: Integers) -> Integers:

@@ -40,6 +40,7 @@ _RANGES = {
     "eps": (_PRICES, "0.5"),
     "rho": (_PRICES, "0.005"),
     "left_out_eps": (_PRICES, "0.1"),
+    "report_clipping": ((Fraction(1, 1000), Fraction(9, 10)), "0.1"),
     "delta": ((LEAST_DELTA, Fraction(1, 10)), "1e-7"),
     "rho_smooth": ((Fraction(0), Fraction(10**18)), "100"),
     "max_rows_contributed": (_COUNTS, "5"),
@@ -68,6 +69,13 @@ MECHANISM_ALIASES = {
     "qexp": "exponential",
 }
 """Names under which mechanisms are known elsewhere."""
+_OF_PAIRS = {
+    "theil_sen": (
+        "it takes slopes from row to row, of two units each. Here what a row adds follows from",
+        "its own unit alone: one unit more would give the rows of others other partners.",
+    )
+}
+"""Mechanisms of functions of two expressions that are known elsewhere, and why not here."""
 _PROMISE = "outside this range the promise cannot be computed exactly."
 _REASONS = {
     "the quantile": "a quantile is a share of the rows: 0.1 is the tenth percentile.",
@@ -144,6 +152,8 @@ def read_options(
         most=_whole(values, "max_keys"),
         min_units=_whole(values, "min_units"),
         left_out=_number(values, "left_out_eps"),
+        clipping=_number(values, "report_clipping"),
+        clipping_span=spans.get("report_clipping"),
         of_table="weights" in values,
         weights_span=spans.get("weights"),
         wanted=_wanted(values),
@@ -239,7 +249,8 @@ def _weights(node: exp.Expr, span: Span) -> str:
 
 
 def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
-    why, name = f"{function.name} takes {listed(function.mechanisms)}.", _text(node)
+    why: str | tuple[str, ...] = f"{function.name} takes {listed(function.mechanisms)}."
+    name = _text(node)
     if name is None:
         remedy = f"mechanism='{function.mechanisms[0]}'"
         title = "mechanism must be written as a text"
@@ -247,8 +258,13 @@ def _mechanism(function: DPFunction, node: exp.Expr, span: Span) -> str:
     name = MECHANISM_ALIASES.get(name, name)
     if name not in function.mechanisms:
         remedy = f"mechanism='{nearest(name, function.mechanisms) or function.mechanisms[0]}'"
-        title = f"{function.name} has no mechanism {node.name[:40]!r}"
-        raise refusal("DPQ205", title, span, "unknown mechanism", why, remedy)
+        title, label = (
+            f"{function.name} has no mechanism {node.name[:40]!r}",
+            "unknown mechanism",
+        )
+        if name in _OF_PAIRS and len(function.expressions) > 1:
+            label, why = "left out on purpose", _OF_PAIRS[name]
+        raise refusal("DPQ205", title, span, label, why, remedy)
     return name
 
 

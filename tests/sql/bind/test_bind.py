@@ -44,8 +44,20 @@ refused[DPQ202]: there is no function DP_CUONT
   |        ^^^^^^^^ unknown function
 
    why: the DP_ functions are DP_COUNT, DP_AVG, DP_CDF, DP_CORR, DP_COUNT_IF, \
-DP_COVAR_POP, DP_COVAR_SAMP, DP_FIRST_ABOVE, DP_HISTOGRAM, DP_KEYS, ….
+DP_COVAR_POP, DP_COVAR_SAMP, DP_DENSITY, DP_FIRST_ABOVE, DP_HISTOGRAM, ….
    try: DP_COUNT(age, eps=0.5)""",
+    ),
+    (
+        "SELECT DP_REGR_SLOPE(salary, age, eps=1, mechanism='theil_sen') FROM staff",
+        """\
+refused[DPQ205]: DP_REGR_SLOPE has no mechanism 'theil_sen'
+  |
+1 | SELECT DP_REGR_SLOPE(salary, age, eps=1, mechanism='theil_sen') FROM staff
+  |                                                    ^^^^^^^^^^^ left out on purpose
+
+   why: it takes slopes from row to row, of two units each. Here what a row adds follows from
+        its own unit alone: one unit more would give the rows of others other partners.
+   try: mechanism='laplace'""",
     ),
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE lowr(dept) = 'eng'",

@@ -558,7 +558,7 @@ def test_bins_of_a_range_are_as_many_as_there_can_be(session):
 
 
 def test_a_function_is_near_only_if_two_letters_differ(session):
-    names = ("DP_SKEWNESS", "DP_DENSITY", "DP_KURTOSIS", "LDP_MEAN")
+    names = ("DP_SKEWNESS", "DP_ENTROPY", "DP_KURTOSIS", "LDP_MEAN")
     for name in names:
         refusal = refused(session, f"SELECT {name}(age, eps=0.1) FROM staff")
         assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.5)"
