@@ -183,7 +183,8 @@ def test_what_only_leaves_rows_out_leaves_their_intervals_as_they_are(session: S
 def test_a_row_that_may_be_missing_has_no_interval(session: Session):
     answer = session.sql(f"SELECT b, n / 7 AS v FROM ({FEW} HAVING n > {GROUPS * ROWS})")
     far = session.sql(f"SELECT b, n / 7 AS v FROM ({FEW} HAVING n > 2000)")
-    assert answer.interval("v") == [None] * len(answer)
+    near = [7 * row[1] < GROUPS * ROWS + 3.5 for row in answer.rows]  # missing in 1 of 15
+    assert not any(one for one, at in zip(answer.interval("v"), near, strict=True) if at)
     assert all(far.interval("v"))
 
 
