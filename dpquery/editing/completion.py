@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # opens and when its views change, and what is registered: nothing of the data is known here.
 
 
+_BEGINNINGS = (
+    "SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "SUMMARIZE", "CREATE", "DROP",
+)  # fmt: skip
 _ASKED = {
     Takes.VALUE: "x",
     Takes.NUMBER: "number",
@@ -92,7 +95,7 @@ def column_of(row: Mapping[str, str | None]) -> Column:
 def signature(function: DPFunction) -> str:
     """Write how a function is asked.
 
-    >>> from dpquery.functions.quantile import MEDIAN
+    >>> from dpquery.functions.order_statistics.quantile import MEDIAN
     >>> signature(MEDIAN)[:31]
     'DP_MEDIAN(number or date, eps=,'
     """
@@ -358,12 +361,12 @@ def _operand(place: Place, scope: _Scope) -> Candidates:
     """Suggest what a clause is made of."""
     match place.frame.clause:
         case "" if not place.before:
-            return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP")
+            return _plain(*_BEGINNINGS)
         case "EXPLAIN" | "REFRESH":
             return _plain("SELECT")
         case "SHOW":
             return _plain("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
-        case "FROM" | "DESCRIBE" | "DESC":
+        case "FROM" | "DESCRIBE" | "DESC" | "SUMMARIZE":
             return ((written_name(name), "table") for name in scope.known)
         case "SELECT":
             return [*_columns(scope.columns()), *_functions(), *_scalars()]

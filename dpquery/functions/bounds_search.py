@@ -196,7 +196,7 @@ def blocks_of(code: Code) -> list[Block]:
     """Part a code into its blocks, in rising order.
 
     >>> from dpquery.ir.expr import Literal
-    >>> from dpquery.core.source import Span
+    >>> from dpquery.core.source_text import Span
     >>> from dpquery.core.types import INTEGER
     >>> code = Code(Literal(Span(0, 0), 0, INTEGER), Fraction(1), -2, 4)
     >>> [(block.low, block.high) for block in blocks_of(code)]

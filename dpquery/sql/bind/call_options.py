@@ -120,11 +120,7 @@ def read_options(
         NameRefused: DPQ205 out of range, DPQ207 not a literal, DPQ208 bounds of another kind,
             DPQ210 a bound that cannot be read.
     """
-    values = {
-        name: _option(name, *written, function)
-        for name, written in given.items()
-        if name not in {"bounds", _GROUP_BOUNDS, "other", "weight"}
-    }
+    values = _values(function, given)
     spans = {name: span for name, (_, span) in given.items()}
     bounds, totals, other = map(given.get, ("bounds", _GROUP_BOUNDS, "other"))
     auto = bounds is not None and _text(bounds[0]) == AUTO
@@ -159,6 +155,13 @@ def read_options(
         weights_span=spans.get("weights"),
         wanted=_wanted(values),
     )
+
+
+def _values(function: DPFunction, given: Given) -> dict[str, Fraction | str]:
+    """Return the options that are numbers or words."""
+    others = {"bounds", _GROUP_BOUNDS, "other", "weight"}
+    found = {name: written for name, written in given.items() if name not in others}
+    return {name: _option(name, *written, function) for name, written in found.items()}
 
 
 def _wanted(values: Mapping[str, Fraction | str]) -> Wanted | None:

@@ -62,7 +62,10 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         narrow = one.narrow and other.narrow
         longest, grown = max(one.longest, other.longest), one.grown + other.grown
         opener.require_texts(grown, span)
-        columns.append(OpenColumn(one.name, f'"c{at}"', kind, narrow, origins, longest, grown))
+        noiseless, sql = one.noiseless and other.noiseless, f'"c{at}"'
+        columns.append(
+            OpenColumn(one.name, sql, kind, narrow, origins, longest, grown, noiseless)
+        )
     first = [f'"r{i}"' for i in range(len(left.hidden))] if keeps else []
     second = [f'"r{i}"' for i in range(len(right.hidden))] if keeps else []
     if not shared:

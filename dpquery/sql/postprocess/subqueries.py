@@ -51,6 +51,8 @@ class Opener(Context):
         self._characters = 0
         self._ends: dict[IntervalEnd, str] = {}
         """Of intervals, that were asked for so far, with their names for the engine."""
+        self.joined = 0
+        """How many rows the largest join can have."""
 
     @cached_property
     def largest(self) -> int:
@@ -90,6 +92,11 @@ class Opener(Context):
     def end(self, end: IntervalEnd) -> str:
         """Name an end of the intervals of a column for the engine."""
         return self._ends.setdefault(end, f"e{len(self._ends)}")
+
+    def join(self, rows: int) -> int:
+        """Take note of a join of so many rows."""
+        self.joined = max(self.joined, rows)
+        return rows
 
     def alias(self) -> str:
         """Name the next relation for the engine."""
