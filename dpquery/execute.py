@@ -26,7 +26,7 @@ from dpquery.ir.expr import Scalar
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy
-from dpquery.release import ReleasedTable, find_bounds, release
+from dpquery.release import ReleasedTable, added_up, find_bounds, release, shown
 from dpquery.sql.suggest.queries import within_delta
 
 E = TypeVar("E", bound=DPQueryError)
@@ -46,7 +46,11 @@ def execute(
     plan = _bounded(lookup, drawn, engine, randomness)
     tables: list[ReleasedTable] = []
     values: dict[int, Scalar | None] = {}
+    whole: dict[int, ReleasedTable] = {}
     for number, frontier in enumerate(plan.frontiers):
+        if frontier.added is not None:
+            tables.append(added_up(frontier, whole[frontier.added]))
+            continue
         scan = ready(plan, frontier.scan, tables, values, lookup.cache.public)
         if frontier.releases:
             with engine.open(scan, receipt, number) as exact:
@@ -54,7 +58,8 @@ def execute(
         else:  # groups that were found, and nothing about them
             table = ReleasedTable(scan.keys, ())
         drawn.table(frontier, scan, table, values)
-        tables.append(table)
+        whole[number] = table
+        tables.append(shown(frontier, table))
     return (plan if drawn.store() else plan.with_(note=TOO_LONG)), tables
 
 

@@ -6,6 +6,7 @@ receipt says was charged (I7). Randomness enters here and nowhere else (I10).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +16,10 @@ from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.partition_selection import ordered
-from dpquery.ir.query import Key, Scan
+from dpquery.ir.expr import Scalar
+from dpquery.ir.query import Key, Scan, combinations
 from dpquery.mechanisms.randomness import Randomness
-from dpquery.plan.plan import Plan
+from dpquery.plan.plan import FrontierPlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,34 @@ def _with_values(key: Key, keys: Sequence[Key], released: Sequence[ReleasedTable
     return replace(key, finding=replace(key.finding, values=values, known=True))
 
 
+def shown(frontier: FrontierPlan, table: ReleasedTable) -> ReleasedTable:
+    """Return a table without the groups that only others are added up from."""
+    if frontier.shown is None:
+        return table
+    rest = [at for at, key in enumerate(table.keys) if key.rest]
+    rows = enumerate(combinations(table.keys))
+    kept = [number for number, row in rows if all(row[at] is not None for at in rest)]
+    columns = (
+        replace(one, cells=[one.cells[number] for number in kept]) for one in table.columns
+    )
+    return ReleasedTable(frontier.shown, tuple(columns))
+
+
+def added_up(frontier: FrontierPlan, table: ReleasedTable) -> ReleasedTable:
+    """Return the groups of a grouping, added up from those of a table, with all of them."""
+    names, keys = [key.column for key in table.keys], frontier.scan.keys
+    places = [names.index(key.column) for key in keys]
+    groups = [tuple(row[at] for at in places) for row in combinations(table.keys)]
+    columns = []
+    for one, drawn in zip(frontier.releases, table.columns, strict=True):
+        sums = Counter[tuple[Scalar | None, ...]]()
+        for group, cell in zip(groups, drawn.cells, strict=True):
+            sums[group] += cell.drawn
+        cells = [one.release.cell(sums[group]) for group in combinations(keys)]
+        columns.append(ReleasedColumn(one.column, one.release.type, cells))
+    return ReleasedTable(keys, tuple(columns))
+
+
 def release(
     plan: Plan,
     number: int,
@@ -86,12 +116,11 @@ def release(
     _require_charged(plan, number, receipt)
     frontier = plan.frontiers[number]
     columns: list[ReleasedColumn] = []
-    for one in frontier.releases:
+    drawn: dict[int, list[object]] = {}
+    for at, one in enumerate(frontier.releases):
         if one.drawn_by is None:
-            cells = one.release.run(exact, randomness)
-        else:
-            drawn = columns[one.drawn_by].cells
-            cells = [one.release.cell(cell.drawn) for cell in drawn]
+            drawn[at] = list(one.release.draw(exact, randomness))
+        cells = [*map(one.release.cell, drawn[at if one.drawn_by is None else one.drawn_by])]
         columns.append(ReleasedColumn(one.column, one.release.type, cells))
     return ReleasedTable(keys, tuple(columns))
 

@@ -23,6 +23,7 @@ from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.types import Kind
 from dpquery.engine.base import Engine, Exact
 from dpquery.functions.distribution import CdfRelease
+from dpquery.functions.gaussian_vector import VectorRelease
 from dpquery.functions.partition_selection import KeysRelease
 from dpquery.functions.quantile import QuantileRelease, QuantilesRelease
 from dpquery.ir.expr import Scalar
@@ -160,11 +161,17 @@ def drawn(engine: Engine, plan: Plan, ledger: Ledger | None = None) -> list[Draw
     plan = foretold(plan)
     receipt, found = receipt_for(plan, ledger), []
     for number, frontier in enumerate(plan.frontiers):
-        if not frontier.releases:  # groups that were found, and nothing about them
+        if not frontier.draws:  # groups that were found, or are added up
             continue
         with engine.open(frontier.scan, receipt, number) as exact:
-            found += [_drawn(planned.release, exact) for planned in frontier.releases]
+            releases = (planned.release for planned in frontier.releases)
+            found += [_drawn(one, exact) for one in releases if not _is_read(one)]
     return found
+
+
+def _is_read(release: Any) -> bool:
+    """Return whether a release is read from the draw of another, and cannot draw."""
+    return isinstance(release, VectorRelease) and not release.numbers
 
 
 def _drawn(release: Any, exact: Exact) -> Drawn:

@@ -25,6 +25,19 @@ _STATEMENTS = 100
 """Of the budget's delta, one statement has such a part unless somebody says otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatementPrice(Loss):
+    """What a statement may spend, where nobody said so in the call."""
+
+    implied: bool = False
+    """Whether its delta is a part of the budget's that nobody stated: for groups alone."""
+
+
+def states_delta(price: Loss) -> bool:
+    """Return whether somebody said so of the delta that a statement may spend."""
+    return bool(price.delta) and not (isinstance(price, StatementPrice) and price.implied)
+
+
 @dataclass(slots=True)
 class Prices:
     """The epsilon and delta of statements that do not say themselves."""
@@ -36,7 +49,7 @@ class Prices:
     chosen: dict[str, Fraction] = field(default_factory=dict)
     """What the analyst set for the session."""
 
-    def price(self, eps: object = None, delta: object = None) -> Loss | None:
+    def price(self, eps: object = None, delta: object = None) -> StatementPrice | None:
         """Return what a statement may spend on calls that state nothing; None if nobody said.
 
         Raises:
@@ -47,7 +60,7 @@ class Prices:
             return None
         given = read_price("delta", delta) if delta is not None else self._standing("delta")
         part = self.limit.limit.delta / _STATEMENTS
-        return Loss(epsilon, part if given is None else given)
+        return StatementPrice(epsilon, part if given is None else given, implied=given is None)
 
     def of_clause(self, stated: Mapping[str, str], price: Loss | None) -> Loss | None:
         """Return what a statement may spend by its own clause, as far as that says.
@@ -55,7 +68,8 @@ class Prices:
         Raises:
             NameRefused: DPQ205 a number out of range.
         """
-        delta: object = stated.get("delta", None if price is None else price.delta or None)
+        said = price.delta if price is not None and states_delta(price) else None
+        delta: object = stated.get("delta", said)
         epsilon: object = stated.get("epsilon", None if price is None else price.epsilon)
         found = self.price(epsilon, delta)
         if found and stated.get("group_selection_strategy", "").upper() == "PUBLIC_GROUPS":

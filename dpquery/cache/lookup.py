@@ -25,7 +25,7 @@ from dpquery.ir.query import Scan
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, with_bounds, with_kept
 from dpquery.policy.model import Policy
-from dpquery.release import ReleasedColumn, ReleasedTable
+from dpquery.release import ReleasedColumn, ReleasedTable, added_up, shown
 
 if TYPE_CHECKING:
     from dpquery.budget.ledger.ledger import Ledger
@@ -156,7 +156,11 @@ class Lookup:
     def _tables(self, plan: Plan) -> list[ReleasedTable]:
         found: list[ReleasedTable] = []
         values: dict[int, Scalar | None] = {}
-        for frontier in plan.frontiers:
+        whole: dict[int, ReleasedTable] = {}
+        for number, frontier in enumerate(plan.frontiers):
+            if frontier.added is not None:
+                found.append(added_up(frontier, whole[frontier.added]))
+                continue
             scan = ready(plan, frontier.scan, found, values, self.cache.public)
             columns = tuple(
                 ReleasedColumn(
@@ -164,7 +168,8 @@ class Lookup:
                 )
                 for one in frontier.releases
             )
-            found.append(ReleasedTable(scan.keys, columns))
+            whole[number] = ReleasedTable(scan.keys, columns)
+            found.append(shown(frontier, whole[number]))
         return found
 
     def _cells(self, scan: Scan, release: Release, values: Values = NOTHING) -> list[NoisyCell]:

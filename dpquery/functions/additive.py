@@ -200,10 +200,15 @@ class AdditiveRelease(Release):
         margin = in_steps(margin, self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
 
+    def reach(self, confidence: Fraction) -> Fraction:
+        """Return how far the noise takes the value, so often."""
+        _, high = self.mechanism.interval(0, confidence)
+        return high * self.unit
+
     def meets(self, wanted: Wanted) -> bool:
         """Compare the interval of the noise, and what is rounded off to the type."""
-        _, high = self.mechanism.interval(0, wanted.confidence)
-        return high * self.unit + _rounded_off(self.unit, self.type) <= wanted.error
+        far = self.reach(wanted.confidence) + _rounded_off(self.unit, self.type)
+        return far <= wanted.error
 
     def describe(self, *, waiting: bool) -> Words:
         """Return the amounts in units of the value."""

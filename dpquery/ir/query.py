@@ -85,6 +85,8 @@ class Options:
     """Asked for in place of epsilon, which is what it comes to once the plan converts it."""
     wanted: Wanted | None = None
     """As rho, in place of epsilon."""
+    spare: Fraction = Fraction(0)
+    """What it has of the statement's delta, for a draw that it shares with other calls."""
 
 
 @dataclass(frozen=True, slots=True)

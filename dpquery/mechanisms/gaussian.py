@@ -1,6 +1,7 @@
 """Discrete Gaussian noise: for releases of many values under a budget with delta.
 
-Release is exact; the step from rho to epsilon is rounded against the analyst (I8).
+Release is exact; the steps from the variance to epsilon and delta are rounded against the
+analyst (I8).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpquery.core.analytic import is_proven, least_variance
 from dpquery.core.events import Concentrated, Gaussian
 from dpquery.core.privacy import Loss, root_above
 from dpquery.core.zcdp import epsilon_above, variance_ratio
@@ -68,7 +70,9 @@ class DiscreteGaussian:
         integers of exp(-(k - x)^2 / (2 sigma2)). By Poisson summation S is largest at
         integers, so the last term is at most 0. Over independent values the divergences add,
         and the squares of the shifts add up to d^2 or less. Epsilon and delta follow from rho
-        by Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3 (`core/zcdp.py`).
+        by Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3 (`core/zcdp.py`); at
+        the sensitivity also from the law of normal noise of slightly less variance, of which
+        this noise is made by rounding (`core/analytic.py`).
 
     Sampling:
         Exact: integers and uniform bits only. Algorithm 3 of the same paper: a discrete Laplace
@@ -80,15 +84,15 @@ class DiscreteGaussian:
         never on the exact values.
 
     Rounding:
-        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta in decimals
-        (`zcdp.epsilon_above`), each step rounded up. `interval` is rounded outwards.
+        sigma2 and rho are exact Fractions. Epsilon is computed from rho and delta, and delta
+        from sigma2 and epsilon, in decimals and upwards. `interval` is rounded outwards.
 
     Utility:
-        Variance at most sigma2. Less error than discrete Laplace noise from eleven values on
+        Variance at most sigma2. Less error than discrete Laplace noise from ten values on
         that one unit moves together, at epsilon 1 and delta 1e-6.
 
     Checked:
-        by the conformance suite; claim and proof reread 2026-11-18
+        by the conformance suite; claim and proof reread 2026-11-20
     """
 
     sigma2: Fraction
@@ -106,7 +110,9 @@ class DiscreteGaussian:
     def __post_init__(self) -> None:
         if self.sigma2 <= 0 or self.sensitivity <= 0:
             raise ValueError("a variance and a sensitivity are above zero")
-        if epsilon_above(self.rho(self.sensitivity), self.delta) > self.epsilon:
+        by_rho = epsilon_above(self.rho(self.sensitivity), self.delta) <= self.epsilon
+        claimed = self.sigma2, self.sensitivity, self.epsilon, self.delta
+        if not by_rho and not is_proven(*claimed):
             raise ValueError("the variance is too small for what is claimed")
 
     @property
@@ -123,9 +129,12 @@ class DiscreteGaussian:
     def calibrated(
         cls, sensitivity: Distance, epsilon: Fraction, delta: Fraction
     ) -> DiscreteGaussian:
-        """Return the least noise on a grid of variances that is proven (epsilon, delta)."""
+        """Return the least noise on grids of variances that is proven (epsilon, delta)."""
         distance = Fraction(sensitivity)
-        return cls(distance**2 * variance_ratio(epsilon, delta), distance, epsilon, delta)
+        by_rho = distance**2 * variance_ratio(epsilon, delta)
+        by_law = least_variance(distance, epsilon, delta)
+        least = by_rho if by_law is None else min(by_rho, by_law)
+        return cls(least, distance, epsilon, delta)
 
     @classmethod
     def of_rho(cls, sensitivity: Distance, rho: Fraction, delta: Fraction) -> DiscreteGaussian:

@@ -19,6 +19,7 @@ from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
 from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
+from dpquery.functions.sums import SumRelease
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
 from dpquery.ir.query import Call, Contribution, Scan, Wanted, leading
@@ -116,7 +117,8 @@ def explain(
     if failed:
         said = f"{failed} of {policy.limits.max_failures} statements failed within 24 hours"
         lines.append(f"failures     {said}; after the last, nothing is read")
-    lines += [f"scan         {sql}" for sql in compress(scans, drawn)]
+    read = (frontier.draws for frontier in plan.frontiers)
+    lines += [f"scan         {sql}" for sql in compress(scans, read)]
     if not policy.published:
         lines = [line.replace("from the policy)", "from the options)") for line in lines]
     wrapped = tuple(part for line in lines for part in _wrapped(line))
@@ -163,6 +165,7 @@ def _rest(standing: Standing, asked: Spent) -> str:
 
 def _split(steps: Sequence[Step]) -> str:
     """Return what each call takes of the charge, where there are several."""
+    steps = [step for step in steps if step.epsilon]  # others are added up from these
     parts = " + ".join(f"{decimal_text(step.epsilon)}{_refining(step)}" for step in steps)
     return f" = {parts}" if len(steps) > 1 else "".join(map(_refining, steps))
 
@@ -201,8 +204,10 @@ def _frontier(frontier: FrontierPlan, steps: Sequence[Step], policy: Policy) -> 
         if way is not None:
             yield f"of           every unit that claims a row by {way}"
     yield f"unit         {_unit(frontier.scan.contribution)}; neighbours {policy.neighbours}"
-    if frontier.scan.keys:
-        yield f"groups       {_groups(frontier.scan)}"
+    if frontier.keys:
+        yield f"groups       {_groups(replace(frontier.scan, keys=frontier.keys))}"
+    if frontier.shown is not None:
+        yield f"beside       what is in none of them: {frontier.scan.cells:,} groups are drawn"
     for one, step in zip(frontier.releases, steps, strict=True):
         yield from _release(one, step, frontier.scan, policy)
 
@@ -236,6 +241,7 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
     waiting = one.call.options.search is not None
     if one.call.options.rows_search is None:
         step = one.release.step(waiting=waiting)
+        step = replace(step, why=step.why or one.why)
         copied = _copied(scan.relation, policy)[1]  # whether rows meet so many, only data tell
         known = policy.neighbours is Neighbours.ADD_REMOVE and not copied
         return step if known else replace(step, at_best="")
@@ -253,7 +259,10 @@ def _step(one: PlannedRelease, scan: Scan, policy: Policy) -> Step:
 def _release(one: PlannedRelease, step: Step, scan: Scan, policy: Policy) -> Iterator[str]:
     call, groups = one.call, scan.contribution.groups
     yield call.text
-    yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
+    if isinstance(one.release, SumRelease):
+        yield f"  added up   from {one.release.times:,} groups each, for no loss"
+    else:
+        yield f"  mechanism  {step.mechanism}, for a loss of {decimal_text(step.epsilon)}"
     if step.why:
         yield f"  because    {step.why}"
     if call.options.wanted is not None:

@@ -23,10 +23,10 @@ from dpquery.core.types import Interval, Type
 from dpquery.core.zcdp import epsilon_above
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, Release, not_stated, without_option
-from dpquery.functions.moments.joint import together
 from dpquery.functions.search import fallback
 from dpquery.ir.measures import Measure
-from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Scan
+from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Key, Scan
+from dpquery.plan.added_up import are_better, sums_of, whole_keys, with_all
 from dpquery.plan.auto_bounds import (
     Kept,
     Search,
@@ -40,6 +40,7 @@ from dpquery.plan.auto_bounds import (
 )
 from dpquery.plan.by_error import error_bought, priced
 from dpquery.plan.parallel import if_weighed, require_shares, touched
+from dpquery.plan.shared_draws import shared_draws
 from dpquery.policy.model import Policy, PublicFacts
 from dpquery.policy.units import likely_units
 
@@ -53,6 +54,8 @@ class PlannedRelease:
     release: Release
     drawn_by: int | None = None
     """The place of the call in whose draw it is; None where it has one of its own."""
+    why: str = ""
+    """Why it is drawn with others, or is not, where there was a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,21 @@ class FrontierPlan:
 
     scan: Scan
     releases: tuple[PlannedRelease, ...]
+    shown: tuple[Key, ...] | None = None
+    """The keys of its groups, where its scan has more groups than are shown."""
+    added: int | None = None
+    """The number of the frontier whose groups add up to its own: it is not read."""
 
     @property
     def draws(self) -> tuple[PlannedRelease, ...]:
         """The releases that are drawn: others are read from these."""
-        return tuple(one for one in self.releases if one.drawn_by is None)
+        own = () if self.added is not None else self.releases
+        return tuple(one for one in own if one.drawn_by is None)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the groups that are shown."""
+        return self.scan.keys if self.shown is None else self.shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +168,8 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
         frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
     except PlanRefused as refused:
         raise _with_limits(refused, checked, policy) from None
+    if policy.budget.ceiling.summed:
+        frontiers = _added_up(checked, frontiers, policy)
     charge = _charge(checked, policy, frontiers, searches.found)
     notes = tuple(dict.fromkeys(_notes(checked, frontiers, policy)))
     return Plan(checked, frontiers, charge, notes, tuple(searches.found))
@@ -186,12 +201,19 @@ def _notes(
             yield "these are the groups there may be, whether or not a row is in them"
     for asked, _ in checked.frontiers:
         yield from _repeated(asked)
-    shared = (
-        one for one, _ in checked.frontiers if any(not c.options.wanted for c in one.calls)
-    )
-    for count in sorted({asked.sets for asked in shared} - {1}):
+    pairs = [*zip((asked for asked, _ in checked.frontiers), frontiers, strict=True)]
+    shared = {
+        asked.sets
+        for asked, one in pairs
+        if one.shown is None and one.added is None
+        if any(not call.options.wanted for call in asked.calls)
+    }
+    for count in sorted(shared - {1}):
         yield f"GROUP BY has {count} groupings; each gets 1/{count} of ε"
-    nulls = any(None in key.listed for one in frontiers for key in one.scan.keys)
+    for asked, one in pairs:
+        if one.shown is not None:
+            yield f"GROUP BY has {asked.sets} groupings: the first gets all of ε, and adds up"
+    nulls = any(None in key.listed for one in frontiers for key in one.keys)
     if nulls and any(asked.sets > 1 for asked, _ in checked.frontiers):
         yield "a NULL can be a group or a total: GROUPING(key) is 1 for a total, else 0"
     releases = (planned.release for frontier in frontiers for planned in frontier.releases)
@@ -220,27 +242,56 @@ def _frontier(
     bounded = (searches.bounded(call, frontier.relation, facts) for call in asked)
     calls = tuple(priced(call, facts) for call in bounded)
     releases = tuple(PlannedRelease(call.column, call, planned(call, facts)) for call in calls)
-    if policy.budget.ceiling.summed:
-        releases = _shared_draws(releases, facts)
+    releases = _drawn_together(releases, facts, policy)
     for one in releases:
         require_shares(one.call, one.release, frontier.relation)
     scan = Scan(frontier.relation, contribution, measures_of(releases), frontier.keys)
     return FrontierPlan(scan, releases)
 
 
-def _shared_draws(
-    releases: tuple[PlannedRelease, ...], facts: Facts
-) -> tuple[PlannedRelease, ...]:
-    """Have the calls about one column share a draw, where their price is the statement's.
+def _added_up(
+    checked: Checked, apart: tuple[FrontierPlan, ...], policy: Policy
+) -> tuple[FrontierPlan, ...]:
+    """Have groupings added up from the first of them, where they err less then."""
+    found, at = list(apart), 0
+    while at < len(found):
+        asked, contribution = checked.frontiers[at]
+        alone = apart[at : at + asked.sets]
+        keys = whole_keys([one.scan.keys for one in alone])
+        calls = with_all(asked.calls, asked.sets)
+        if keys is not None and calls:
+            whole = replace(asked, keys=keys, calls=calls)
+            first = _frontier(whole, contribution, policy, Searches(policy, {}))
+            drawn: Sequence[Release] = [one.release for one in first.releases]
+            sums = (sums_of(drawn, keys, one.scan.keys) for one in alone[1:])
+            known = [drawn, *(one for one in sums if one is not None)]
+            others = [[each.release for each in one.releases] for one in alone]
+            if len(known) == len(alone) and are_better(known, others):
+                found[at] = replace(first, shown=alone[0].scan.keys)
+                for i, own in enumerate(known[1:], start=1):
+                    found[at + i] = _sums(alone[i], first, own, at)
+        at += asked.sets
+    return tuple(found)
 
-    In rho, one draw for all of it would lose more than theirs together.
-    """
+
+def _sums(
+    apart: FrontierPlan, first: FrontierPlan, sums: Sequence[Release], at: int
+) -> FrontierPlan:
+    """Return a grouping whose groups are added up from those of the frontier of a number."""
+    own = zip(first.releases, sums, strict=True)
+    releases = tuple(replace(one, release=release) for one, release in own)
+    return FrontierPlan(replace(apart.scan, measures=()), releases, added=at)
+
+
+def _drawn_together(
+    releases: tuple[PlannedRelease, ...], facts: Facts, policy: Policy
+) -> tuple[PlannedRelease, ...]:
+    """Have calls share a draw, where their price is the statement's."""
     calls, apart = [one.call for one in releases], [one.release for one in releases]
-    found = together(calls, apart, facts)
     shared = list(releases)
-    for at, (first, release) in found.items():
-        drawn_by = None if at == first else first
-        shared[at] = replace(releases[at], release=release, drawn_by=drawn_by)
+    for at, one in shared_draws(calls, apart, facts, policy.budget.ceiling).items():
+        drawn_by = None if at == one.first else one.first
+        shared[at] = replace(releases[at], release=one.release, drawn_by=drawn_by, why=one.why)
     return tuple(shared)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
+from dpquery.budget.prices import states_delta
 from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_above
 from dpquery.core.source import Source, Span
 from dpquery.errors import refusal
@@ -41,6 +42,8 @@ class Shares:
     """What the statement may spend."""
     each: Loss
     """What a call of weight 1 has."""
+    spare: Fraction = Fraction(0)
+    """What it has of a delta that was stated, where no call selects groups with that."""
     weights: Fraction = Fraction(0)
     selections: int = 0
     """How many calls share delta."""
@@ -89,8 +92,11 @@ class Shares:
             self.refuse_too_little(self.first)
         if self.selections and self.price.delta and left.delta <= 0:
             self._refuse_no_delta()
-        delta = max(left.delta, Fraction(0)) / max(self.selections, 1)
-        return Shares(self.price, Loss(each, delta), given=self.given)
+        delta = max(left.delta, Fraction(0))
+        spare = delta / self.weights if states_delta(self.price) else Fraction(0)
+        if self.selections:
+            return Shares(self.price, Loss(each, delta / self.selections), given=self.given)
+        return Shares(self.price, Loss(each, delta), spare, given=self.given)
 
     def refuse_too_little(self, call: Span | None) -> NoReturn:
         """Refuse a call for which the statement has no epsilon that could be computed with."""
@@ -141,13 +147,15 @@ def shared(call: Call, sets: int, shares: Shares | None = None) -> Call:
     rho = None if options.rho is None else options.rho / sets
     epsilon = options.epsilon / sets if rho is None else root_above(2 * rho)
     delta = None if options.delta is None else options.delta / sets
+    spare = options.spare / sets
     if epsilon < EPSILON_MIN:
         if shares is not None and call.shares:
             shares.refuse_too_little(options.epsilon_span)
         _too_little("eps", EPSILON_MIN * sets, options.epsilon_span)
     if delta is not None and delta < LEAST_DELTA:
         _too_little("delta", LEAST_DELTA * sets, options.delta_span)
-    return replace(call, options=replace(options, epsilon=epsilon, rho=rho, delta=delta))
+    each = replace(options, epsilon=epsilon, rho=rho, delta=delta, spare=spare)
+    return replace(call, options=each)
 
 
 def _too_little(name: str, least: Fraction, span: Span | None) -> NoReturn:

@@ -62,14 +62,14 @@ def session(tmp_path: Path) -> Iterator[Session]:
 def exact_by_question(session: Session, query: str, monkeypatch) -> list[tuple[str, object]]:
     """Return the question of each call, and the exact values that its noise is put on."""
     seen: list[object] = []
-    run = AdditiveRelease.run
+    draw = AdditiveRelease.draw
 
     def watched(release: AdditiveRelease, exact: object, randomness: object) -> object:
         seen.append(tuple(exact.values(release.measure)))
-        return run(release, exact, randomness)
+        return draw(release, exact, randomness)
 
     with monkeypatch.context() as patched:
-        patched.setattr(AdditiveRelease, "run", watched)
+        patched.setattr(AdditiveRelease, "draw", watched)
         session.sql(query, refresh=True)
     (frontier,) = session._plan(Source(query)).frontiers
     keys = Keys(session._policy, 0, session._public.digest)

@@ -235,7 +235,8 @@ def test_groupings_that_were_refined_unevenly_are_offered_nothing_that_costs_mor
     policy: Path,
 ):
     edit(policy, "epsilon = 1000\ndelta = 1e-3", "epsilon = 1")
-    rolled = "SELECT dept, DP_COUNT(*, eps={}) AS n FROM staff GROUP BY ROLLUP (dept)"
+    sets = "GROUP BY GROUPING SETS ((), (dept))"  # the other way round they are added up
+    rolled = f"SELECT dept, DP_COUNT(*, eps={{}}) AS n FROM staff {sets}"
     with dpquery.connect(policy) as session:
         session.sql("SELECT dept, DP_COUNT(*, eps=0.1) AS n FROM staff GROUP BY dept")
         session.sql(COUNT.format("0.3"))

@@ -73,15 +73,15 @@ def test_gaussian_noise_of_an_epsilon_is_paid_in_full_under_rho(in_rho: Session)
 def draws_of(session: Session, query: str, monkeypatch: pytest.MonkeyPatch) -> list[Fraction]:
     """Return the variances that the draws of an answer have, as they are weighed."""
     seen: list[Fraction] = []
-    run = AveragedRelease.run
+    draw = AveragedRelease.draw
 
     def watched(release: AveragedRelease, exact: object, randomness: object) -> object:
-        (cell,) = cells = run(release, exact, randomness)
-        seen.extend(variance for variance, _ in cell.drawn)
-        return cells
+        (drawn,) = draws = draw(release, exact, randomness)
+        seen.extend(variance for variance, _ in drawn)
+        return draws
 
     with monkeypatch.context() as patched:
-        patched.setattr(AveragedRelease, "run", watched)
+        patched.setattr(AveragedRelease, "draw", watched)
         session.sql(query)
     return seen
 

@@ -32,7 +32,9 @@ from tests.tasks import ROOT
 GRAMMAR = ROOT / "grammar"
 POOR = GRAMMAR / "poor_messages.test"
 PLAIN = GRAMMAR / "plain"
-"""Queries without prices of their own, asked under `-e 1`."""
+"""Queries without prices of their own, asked under `-e 1`, or with a delta beside it."""
+PRICES = {"delta": Loss(Fraction(1), Fraction(1, 10**6))}
+"""What the queries of some of these files may spend."""
 POLICY = ROOT / "datasets" / "policy.toml"
 TODAY = date(2025, 6, 1)
 """What CURRENT_DATE is in a case."""
@@ -55,7 +57,8 @@ class Case:
 
     @property
     def price(self) -> Loss | None:
-        return Loss(Fraction(1)) if self.path.parent == PLAIN else None
+        whole = PRICES.get(self.path.stem, Loss(Fraction(1)))
+        return whole if self.path.parent == PLAIN else None
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(GRAMMAR)}:{self.line}"

@@ -67,7 +67,7 @@ def test_most_of_the_corpus_is_asked_in_plain_sql():
 @pytest.fixture
 def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no calls share a draw: `tests/functions/test_joint.py` says which do."""
-    monkeypatch.setattr(plan, "together", lambda *_: {})
+    monkeypatch.setattr(plan, "shared_draws", lambda *_: {})
 
 
 @pytest.mark.usefixtures("_apart")
@@ -105,12 +105,15 @@ def test_what_tools_write_is_answered_for_the_epsilon_of_the_statement(
 ):
     """All of it, or nothing where public groups alone are asked for."""
     shares = [
-        Fraction(share) for share in re.findall(r"^charge: pure (.+)", case.expected, re.M)
+        Fraction(share)
+        for share in re.findall(r"^charge: (?:pure|gaussian) (\S+)", case.expected, re.M)
     ]
     assert sum(shares) == (1 if shares else 0)
     # A draw that calls share has all of theirs; and a share finds bounds.
     whole = all(share % min(shares) == 0 for share in shares)
     assert whole or "first:" in case.expected
-    answer = session.sql(case.query, eps=1, refresh=True)
-    assert answer.loss == Loss(Fraction(sum(shares)))
+    assert case.price is not None
+    answer = session.sql(case.query, eps=1, delta=case.price.delta or None, refresh=True)
+    gaussian = re.findall(r"^charge: gaussian \S+ (\S+)", case.expected, re.M)
+    assert answer.loss == Loss(Fraction(sum(shares)), sum(map(Fraction, gaussian), Fraction(0)))
     assert answer.rows or "HAVING" in case.query  # by chance, none may be above 0

@@ -103,7 +103,7 @@ class JointRelease(BernsteinRelease):
             return BernsteinRelease.interval(self, drawn, confidence)
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
-        noisy, margin = self._total(drawn), self._margin(self.linear, confidence)
+        noisy, margin = self._total(drawn), self.reach(confidence)
         shown = Fraction(self.value(drawn))
         margin = in_steps(margin + abs(shown - noisy), self.type)
         return in_type(shown - margin, self.type), in_type(shown + margin, self.type)
@@ -126,11 +126,13 @@ class JointRelease(BernsteinRelease):
         total = sum((w * part for w, part in zip(weights, drawn, strict=True)), Fraction(0))
         return total / self._basis.row
 
-    def _margin(self, linear: Linear, confidence: Fraction) -> Fraction:
+    def reach(self, confidence: Fraction) -> Fraction:
         """Return how far the noise takes a count or a sum, so often."""
+        assert self.linear is not None  # noqa: S101 - the callers looked
+        weights = self.linear.weights(self.degree)
         spread, missed = float(self.mechanism.scale_shown), float(1 - confidence)
-        largest = max(abs(weight) for weight in linear.weights(self.degree)) or Fraction(1)
-        shares = [float(weight / largest) for weight in linear.weights(self.degree)]
+        largest = max(map(abs, weights)) or Fraction(1)
+        shares = [float(weight / largest) for weight in weights]
         far = combined_reach(self.mechanism, spread, missed)(shares)
         return Fraction(far) * largest / self._basis.row
 
@@ -160,7 +162,7 @@ class JointRelease(BernsteinRelease):
         if self.linear is None:
             return BernsteinRelease.describe(self, waiting=waiting)
         row, scale = self._basis.row, self.mechanism.scale_shown
-        margin = in_steps(self._margin(self.linear, LEVEL), self.type)
+        margin = in_steps(self.reach(LEVEL), self.type)
         return Words(
             f"{counted(self.distance / row, 'row')}, in each sum",
             f"{counted(scale / row, 'row')}, in each sum",

@@ -336,11 +336,11 @@ class _Reader:
 
     def options(self, named: Given, inputs: Sequence[Input]) -> Options:
         """Read what a call states by name, or has instead: a share, bounds that are found."""
-        shares, share = self.rows.shares, None
+        shares, share, weight = self.rows.shares, None, Fraction(1)
         if shares is None or _PRICES & {*named}:
             self._require_price(named)
         else:
-            weight = read_option("weight", named) if "weight" in named else Fraction(1)
+            weight = read_option("weight", named) if "weight" in named else weight
             selects = "delta" in self.function.price and "delta" not in named
             share = shares.take(self.spans.name(self.node), weight, selects=selects)
         self._require_error(named)
@@ -348,7 +348,8 @@ class _Reader:
         price = read_price(named, share, self.spans.name(self.node))
         options = read_options(self.function, argument, named, price)
         if shares is not None:
-            options = self._with_given(shares, named, options)
+            spare = Fraction(0) if share is None else shares.spare * weight
+            options = replace(self._with_given(shares, named, options), spare=spare)
         loose = any(not known_range(one).bounded for one in inputs)
         if is_plain(self.node) and loose and BOUNDS in self.function.parameters:
             stated = options.bounds is not None or options.group_bounds is not None
