@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from html import escape
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from dpquery.core import html
 from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
@@ -140,6 +140,34 @@ class Ranked(Protocol):
         """Return how many rows the rank of a value is off, so often; None if unknown."""
 
 
+TAILS = tuple(
+    Fraction(part, 2000)
+    for part in (2, 5, 10, 20, 50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 800, 900)
+)
+"""What is left out on either side, of the intervals of values that are computed from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What stands behind a value that is computed from released ones: ends, by simulation."""
+
+    low: tuple[Any, ...]
+    """One for each of TAILS; None where noise cannot tell."""
+    high: tuple[Any, ...]
+
+    mechanism: ClassVar[str] = "simulated"
+    possible: ClassVar[None] = None
+
+    def interval(self, confidence: Fraction) -> tuple[Any, Any] | None:
+        """Return a range that holds the exact value about so often, or somewhat oftener.
+
+        None where noise cannot tell, as of a confidence for which there are too few worlds.
+        """
+        tails = [at for at, tail in enumerate(TAILS) if 2 * tail <= 1 - confidence]
+        ends = (self.low[tails[-1]], self.high[tails[-1]]) if tails else (None, None)
+        return None if None in ends else ends
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """Columns and rows, the loss they were paid with, and the interval of each noisy value."""
@@ -156,6 +184,8 @@ class Answer:
     """Whose rows it protects and how well; None where it tells of nobody's."""
     cut: tuple[bool, ...] = ()
     """Of which columns something may be cut that no interval covers; empty: of none."""
+    confidence: Fraction = _SHOWN_CONFIDENCE
+    """Of the intervals that are shown, or that are columns."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -251,9 +281,11 @@ class Answer:
             type_, name = self.table.schema.field(at).type, self.columns[at]
             for high, end in ((True, "high"), (False, "low")):
                 values = [None if one is None else one[high] for one in intervals]
-                free = _free_name(f"{name}_{end}", names)
-                table = table.add_column(at + 1, free, [column(values, type_)])
-        return replace(self, table=table, cells=(), cut=())
+                known = {"interval": end, "of": name, "confidence": decimal_text(level)}
+                field = table.schema.field(at).with_metadata({"dpquery": json.dumps(known)})
+                field = field.with_name(_free_name(f"{name}_{end}", names))
+                table = table.add_column(at + 1, field, [column(values, type_)])
+        return replace(self, table=table, cells=(), cut=(), confidence=level)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -265,9 +297,13 @@ class Answer:
                 "epsilon": decimal_text(self.loss.epsilon),
                 "delta": decimal_text(self.loss.delta),
             },
-            "confidence": decimal_text(_SHOWN_CONFIDENCE),
+            "confidence": decimal_text(self.confidence),
             "noise_only": [name for name, may_be in cut if may_be],
+            "simulated": [n for at, n in enumerate(self.columns) if self._is_simulated(at)],
         }
+
+    def _is_simulated(self, at: int) -> bool:
+        return any(isinstance(cell, Simulated) for cell in self._behind(at))
 
     def to_arrow(self, *, intervals: bool = False) -> pa.Table:
         """Return the answer as a pyarrow Table; notes and loss are in its schema's metadata."""
@@ -339,9 +375,11 @@ class Answer:
     def _margins(self, at: int, values: list[Any]) -> tuple[list[Any], list[str]]:
         """Return the values of a column as precise as they are, and their margins."""
         intervals = self._intervals(at, _SHOWN_CONFIDENCE)
-        shown = _as_precise(values, intervals)
+        computed = self._is_simulated(at)
+        shown = _as_precise(values, intervals, written=computed)
         ends = [None if cell is None else cell.possible for cell in self._behind(at)]
-        return shown, list(map(_margin, shown, intervals, ends))
+        known = zip(shown, intervals, ends, strict=True)
+        return shown, [_margin(*one, written=computed) for one in known]
 
     def chart(self, column: str | None = None) -> Chart:
         """Return what `plot` draws of a column, or of the first noisy one.
@@ -449,8 +487,13 @@ def _load(package: str) -> Any:
         raise ImportError(f"to_{package}() needs {package}: pip install {package}") from None
 
 
-def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> list[Any]:
-    """Round noisy doubles to the places that the noise leaves meaningful, alike in a column."""
+def _as_precise(
+    values: list[Any], intervals: list[tuple[Any, Any] | None], *, written: bool = False
+) -> list[Any]:
+    """Round noisy doubles to the places that the noise leaves meaningful, alike in a column.
+
+    No more than are written, if so: ROUND may have left fewer.
+    """
     if any(map(_is_listed, intervals)):
         rows = zip(values, intervals, strict=True)
         return [[_as_precise([v], [i])[0] for v, i in zip(value, _pairs(interval), strict=True)]
@@ -460,6 +503,10 @@ def _as_precise(values: list[Any], intervals: list[tuple[Any, Any] | None]) -> l
     finest = max((found for found in places if found is not None), default=None)
     if finest is None:
         return values
+    if written:
+        doubles = (Decimal(repr(value)) for value in values if isinstance(value, float))
+        digits = (one.as_tuple().exponent for one in doubles if one.is_finite())
+        finest = min(finest, max(-int(one) for one in digits))
     step, exactly = Decimal(1).scaleb(-finest), Context(prec=400)
     return [
         value if found is None else Decimal(value).quantize(step, context=exactly)
@@ -497,14 +544,24 @@ def _is_number(value: Any) -> bool:
 
 
 def _margin(
-    value: Any, interval: tuple[Any, Any] | None, possible: tuple[Any, Any] | None = None
+    value: Any,
+    interval: tuple[Any, Any] | None,
+    possible: tuple[Any, Any] | None = None,
+    *,
+    written: bool = False,
 ) -> str:
-    """Write an interval beside its value: the half-width, or both ends where they differ."""
+    """Write an interval beside its value: the half-width, or both ends where they differ.
+
+    Ends that are doubles stand for themselves, or else for what they are written as.
+    """
     if interval is None or value is None:
         return ""
     if _is_listed(interval):
         return _margin_of_list(value, _pairs(interval))
     low, high = interval
+    places = _places(float(value), interval) if isinstance(low, float) else None
+    if written and places is not None:
+        low, high = Decimal(repr(low)), Decimal(repr(high))
     anything = interval == possible and low != high
     if (low, high) == (-math.inf, math.inf):
         return "± unlimited"
@@ -513,7 +570,6 @@ def _margin(
         # A double was rounded after its interval was found: a hair of difference is nothing.
         if abs(up - down) * 100 <= max(up, down):
             return f"± {_rounded_up(max(up, down))}"
-    places = _places(float(value), interval) if isinstance(low, float) else None
     if places is not None:  # no more digits than the noise leaves, and no end moved inwards
         step, exactly = Decimal(1).scaleb(-places), Context(prec=400)
         low = Decimal(low).quantize(step, ROUND_FLOOR, exactly)

@@ -23,16 +23,22 @@ from dpquery.ir.query import Above, IntervalEnd, Scan, combinations
 from dpquery.ir.walk import constants_in, filled
 from dpquery.plan.plan import Plan
 from dpquery.release import ReleasedTable, with_found
+from dpquery.simulated import simulate
 
 
 def finish(
     above: Above, released: Sequence[ReleasedTable], public: PublicEngine
 ) -> tuple[pa.Table, list[list[Cell | None]]]:
     """Run the query above, name its columns, and find the noise behind each value."""
-    result = public.run(above, _tables(above, released))
+    tables = _tables(above, released)
+    result = public.run(above, tables)
     numbers = [result.column(name).to_pylist() for name in _numbers(above)]
     table = _shown_columns(above, result)
-    return table, _cells(above, released, numbers, table.num_rows)
+    cells = _cells(above, released, numbers, table.num_rows)
+    for at, simulated in simulate(above, released, tables, result, public.in_worlds).items():
+        for row, cell in zip(cells, simulated, strict=True):
+            row[at] = cell
+    return table, cells
 
 
 def schema_of(plan: Plan, public: PublicEngine) -> pa.Schema:

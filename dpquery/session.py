@@ -61,6 +61,7 @@ from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
 from dpquery.sql.suggest.queries import query_of_policy
+from dpquery.sql.summarize import Summary, read_summary
 from dpquery.sql.views import View, Views, reading
 from dpquery.usable import Usable
 
@@ -194,6 +195,9 @@ class Session(Usable):
 
         What a refusal offers goes through them too, so that it is accepted when it is pasted.
         """
+        summary = read_summary(source)
+        if summary is not None:
+            return self._summary(summary, price)
         clause, given = respelled(source), {}
         if clause is not None:
             price = self._prices.of_clause(clause.stated, price)
@@ -213,6 +217,17 @@ class Session(Usable):
         if clause is not None:
             clause.require_taken(one.call for part in plan.frontiers for one in part.releases)
         return plan
+
+    def _summary(self, summary: Summary, price: Loss | None) -> Plan:
+        """Plan the query that a summary of rows means."""
+        summary.require_price(known=price is not None)
+        try:
+            rows = self._view(summary.reading, price)
+            plan = self._plan(summary.written(rows), price)
+        except QueryRefused as refused:
+            raise summary.told(refused) from None
+        calls = sum(len(frontier.releases) for frontier in plan.frontiers)
+        return plan.with_(note=f"one ε is shared by {calls} aggregates: EXPLAIN shows each")
 
     def _planned(self, source: Source, price: Loss | None, given: Mapping[str, int]) -> Plan:
         with self._views.spliced(parse(source)) as parsed:

@@ -54,6 +54,10 @@ def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path
         assert {"pyarrow", "duckdb"} <= modules
         assert modules & {"pandas", "polars", "dp_accounting", "prompt_toolkit"} == set()
         assert modules & SLOW == set()
+    computed = ["-c", f"SELECT dept, n / 2 AS half FROM ({query})"]
+    command = [str(policy), *computed, "-o", str(tmp_path / "answer")]
+    modules = loaded(f"from dpquery.shell.main import main\nassert main({command}) == 0")
+    assert modules & {"pandas", "polars"} == set()
 
 
 def test_a_client_of_a_server_loads_neither_engine_nor_parser(

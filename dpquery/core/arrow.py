@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpquery.core.types import UTC_ZONE, Kind, Type, ordinal
@@ -75,6 +76,24 @@ def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         buffers = [validity, pa.py_buffer(ends)]
         return pa.Array.from_buffers(type_, len(values), buffers, children=[inner])
     return pa.Array.from_buffers(type_, len(values), [validity, *_data(values, type_)])
+
+
+def numbers(values: pa.Array | pa.ChunkedArray, null: float = 0) -> npt.NDArray[Any]:
+    """Return the numbers of a column, of its buffers; `to_numpy` imports pandas, too.
+
+    Args:
+        values: whole numbers, or doubles.
+        null: what stands for NULL.
+    """
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    kind = "f" if pa.types.is_floating(whole.type) else "i"
+    validity, data = whole.buffers()
+    place = slice(whole.offset, whole.offset + len(whole))
+    found = np.frombuffer(data or b"", f"{kind}{whole.type.bit_width // 8}")[place]
+    if not whole.null_count:
+        return found
+    bits = np.frombuffer(validity, np.uint8)
+    return np.where(np.unpackbits(bits, bitorder="little")[place], found, null)
 
 
 def _data(values: Sequence[Any], type_: pa.DataType) -> list[pa.Buffer]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # opens and when its views change, and what is registered: nothing of the data is known here.
 
 
+_BEGINNINGS = (
+    "SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "SUMMARIZE", "CREATE", "DROP",
+)  # fmt: skip
 _ASKED = {
     Takes.VALUE: "x",
     Takes.NUMBER: "number",
@@ -358,12 +361,12 @@ def _operand(place: Place, scope: _Scope) -> Candidates:
     """Suggest what a clause is made of."""
     match place.frame.clause:
         case "" if not place.before:
-            return _plain("SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP")
+            return _plain(*_BEGINNINGS)
         case "EXPLAIN" | "REFRESH":
             return _plain("SELECT")
         case "SHOW":
             return _plain("TABLES", "BUDGET", "LEDGER", "FUNCTIONS")
-        case "FROM" | "DESCRIBE" | "DESC":
+        case "FROM" | "DESCRIBE" | "DESC" | "SUMMARIZE":
             return ((written_name(name), "table") for name in scope.known)
         case "SELECT":
             return [*_columns(scope.columns()), *_functions(), *_scalars()]

@@ -27,7 +27,7 @@ _WORD = re.compile(
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _CLAUSES = frozenset({
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "EXPLAIN",
-    "REFRESH", "SHOW", "DESCRIBE", "DESC", "CREATE", "DROP",
+    "REFRESH", "SHOW", "DESCRIBE", "DESC", "SUMMARIZE", "CREATE", "DROP",
 })  # fmt: skip
 _BEFORE_OPERAND = _CLAUSES | {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "AS", "BY", "DISTINCT"}
 LANGUAGE = _BEFORE_OPERAND | {

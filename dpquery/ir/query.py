@@ -306,6 +306,8 @@ class AboveColumn:
     name: str
     origins: tuple[Origin, ...] = ()
     """None where it is computed; several where its rows come from several places."""
+    noiseless: bool = False
+    """Whether it shows keys, or a public table, as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,10 @@ class Above:
     """The frontier of each row number."""
     ends: tuple[tuple[str, IntervalEnd], ...] = ()
     """The ends of intervals that stand in released tables, by their columns there."""
+    whole: str = ""
+    """The same query without what only leaves out rows of its result."""
+    joined: int = 0
+    """How many rows the largest join in it can have."""
 
 
 @dataclass(frozen=True, slots=True)

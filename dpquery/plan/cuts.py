@@ -148,6 +148,8 @@ def cut_columns(plan: Plan, above: Above) -> tuple[bool, ...]:
     }
     return tuple(
         any((origin.frontier, origin.column) in cut for origin in column.origins)
+        if column.origins or column.noiseless
+        else bool(cut)  # computed from some of them
         for column in above.columns
     )
 

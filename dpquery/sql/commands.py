@@ -36,7 +36,7 @@ _TEMPORARY = re.compile(r"TEMP(?:ORARY)?\s+VIEW", re.IGNORECASE | re.ASCII)
 _DROP = re.compile(
     rf"DROP\s+VIEW\s+(?P<exists>IF\s+EXISTS\s+)?{_NAMED}{_END}", re.IGNORECASE | re.ASCII
 )
-_NAME = re.compile(rf"\s*{_NAMED}{_END}", re.ASCII)
+NAME = re.compile(rf"\s*{_NAMED}{_END}", re.ASCII)
 
 
 class Subject(StrEnum):
@@ -162,7 +162,7 @@ def read_aside(source: Source) -> Aside | None:
         SyntaxRefused: DPQ106 SHOW or DESCRIBE of something that there is not.
     """
     text = source.text[:LONGEST]
-    start = _start(text)
+    start = start_of(text)
     setting = _SET.fullmatch(text, start)
     if setting is not None:
         name = (setting[1] or setting[3]).lower()
@@ -178,7 +178,7 @@ def read_aside(source: Source) -> Aside | None:
         return None
     if verb[1].upper() == "EXPLAIN":
         return Explain(_blanked(source, verb))
-    name = _NAME.fullmatch(text, verb.end())
+    name = NAME.fullmatch(text, verb.end())
     if name is None:
         raise _refused(source, verb[1].upper(), Span(start, len(source.text.rstrip())), "")
     written, span = _plain(name[1]), Span(*name.span(1))
@@ -192,7 +192,7 @@ def read_aside(source: Source) -> Aside | None:
 def refreshed(source: Source) -> Source | None:
     """Return the query that stands after REFRESH, where it stands; None without that word."""
     text = source.text[:LONGEST]
-    verb = _REFRESH.match(text, _start(text))
+    verb = _REFRESH.match(text, start_of(text))
     return None if verb is None else _blanked(source, verb)
 
 
@@ -210,7 +210,8 @@ def _plain(written: str) -> str:
     return written[1:-1].replace('""', '"') if written.startswith('"') else written
 
 
-def _start(text: str) -> int:
+def start_of(text: str) -> int:
+    """Return where a statement begins, after blanks and comments."""
     lead = _LEAD.match(text)
     return lead.end() if lead else 0
 

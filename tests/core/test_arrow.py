@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.arrow import column, table_of
+from dpquery.core.arrow import column, numbers, table_of
 
 DECIMALS = st.builds(
     lambda code, scale: Decimal((int(code < 0), tuple(map(int, str(abs(code)))), -scale)),
@@ -63,3 +63,12 @@ def test_a_table_without_rows_keeps_its_columns():
     fields = {"n": pa.int64(), "day": pa.date32()}
     assert table_of([], fields).schema == pa.schema(fields.items())
     assert table_of([(1, date(2024, 1, 1))], fields).num_rows == 1
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=30), st.integers(0, 9))
+def test_numbers_are_those_of_a_column_from_anywhere(cells: list[int | None], start: int):
+    whole = column(cells, pa.int64()).slice(start)
+    there = pa.chunked_array([whole, whole], pa.int64())
+    wanted = [7 if cell is None else cell for cell in cells[start:]]
+    assert numbers(whole, 7).tolist() == wanted
+    assert numbers(there, 7).tolist() == wanted * 2

@@ -365,6 +365,7 @@ def test_programs_find_notes_loss_and_confidence(session):
         "loss": {"epsilon": "9", "delta": "0"},
         "confidence": "0.95",
         "noise_only": ["n"],
+        "simulated": [],
     }
     assert json.loads(answer.to_arrow().schema.metadata[b"dpquery"]) == about
     assert answer.to_pandas(intervals=True).attrs["dpquery"] == about

@@ -47,7 +47,10 @@ def suggest(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP"]),
+        (
+            "",
+            ["SELECT", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "SUMMARIZE", "CREATE", "DROP"],
+        ),
         ("CREATE ", ["TEMP VIEW", "OR REPLACE TEMP VIEW"]),
         ("CREATE TEMP VIEW v ", []),
         ("CREATE TEMP VIEW v AS ", ["SELECT"]),

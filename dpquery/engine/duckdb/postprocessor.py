@@ -307,6 +307,23 @@ class PublicEngine:
             failure = None
         raise failure or internal("a query over released tables cannot raise") from None
 
+    def in_worlds(
+        self, above: Above, tables: Sequence[pa.Table], wanted: Sequence[int]
+    ) -> pa.Table | None:
+        """Answer a query for each world by itself, all in one run; nothing if it cannot be.
+
+        Args:
+            above: the query.
+            tables: released rows of all worlds, each with the number of its own.
+            wanted: the places of columns that are wanted, as doubles, beside those without
+                noise.
+        """
+        try:
+            with _lent(self._connection, tables, "w"):
+                return self._ask(_of_worlds(above, tables, wanted))
+        except (duckdb.Error, MemoryError):
+            return None
+
     def _ask(self, sql: str) -> pa.Table:
         ask = self._connection.sql
         return waited(self._connection, lambda: ask(sql).to_arrow_table())
@@ -405,16 +422,40 @@ def _content(columns: Sequence[str], rows: str) -> str:
     return f"SELECT count(*), sha256(coalesce(string_agg(h, '' ORDER BY h), '')) FROM ({each})"
 
 
+def _of_worlds(above: Above, tables: Sequence[pa.Table], wanted: Sequence[int]) -> str:
+    """Write a query that is asked of each world.
+
+    In a lateral join the rows of one world take the names of the released tables; so the
+    engine takes the world through joins, groups and windows, whatever the query is.
+    """
+    named, numbers = [], []
+    for at in range(len(tables)):
+        rows = f'SELECT * FROM "w{at}" WHERE "world" = "w"."world"'
+        named.append(f'"f{at}" AS NOT MATERIALIZED ({rows})')
+        numbers.append(f'SELECT DISTINCT "world" FROM "w{at}"')
+    columns = [
+        f'TRY_CAST("q"."c{at}" AS DOUBLE) AS "c{at}"' if at in wanted else f'"q"."c{at}"'
+        for at, shown in enumerate(above.columns)
+        if at in wanted or shown.noiseless
+    ]
+    columns += [f'"q"."r{i}"' for i in range(len(above.rows))]
+    each = f'WITH {", ".join(named)} SELECT * FROM ({above.whole}) AS "x"'
+    worlds = f'({" UNION ".join(numbers)}) AS "w"'
+    return f'SELECT "w"."world", {", ".join(columns)} FROM {worlds}, LATERAL ({each}) AS "q"'
+
+
 @contextmanager
-def _lent(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> Iterator[None]:
+def _lent(
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table], letter: str = "f"
+) -> Iterator[None]:
     """Lend released tables to the engine, as f0, f1, ..., for one query."""
     for number, table in enumerate(tables):
-        connection.register(f"f{number}", table)
+        connection.register(f"{letter}{number}", table)
     try:
         yield
     finally:
         for number in range(len(tables)):
-            connection.unregister(f"f{number}")
+            connection.unregister(f"{letter}{number}")
 
 
 def _named(schema: Schema) -> dict[str, Type]:

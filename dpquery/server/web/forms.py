@@ -26,7 +26,7 @@ MOST_ROWS, MOST_CELLS = 2000, 20_000
 """Of an answer, that the page shows."""
 _STATEMENTS = frozenset({
     "SELECT", "WITH", "FROM", "EXPLAIN", "REFRESH", "SHOW", "DESCRIBE", "CREATE", "DROP", "SET",
-    "RESET",
+    "RESET", "SUMMARIZE",
 })  # fmt: skip
 """The words that statements begin with."""
 

@@ -127,8 +127,7 @@ class Statement(Opener):
     def bound(self) -> Bound:
         """Bind all of it."""
         above = self.root(self._parsed.query)
-        frontiers, constants = tuple(self.frontiers), tuple(self.constants)
-        return Bound(self._parsed.source, frontiers, above, constants)
+        return Bound(self._parsed.source, tuple(self.frontiers), above, tuple(self.constants))
 
     def view(self) -> Derived | Open:
         """Bind what a name of WITH stands for that the statement reads, and do no more."""
@@ -156,8 +155,9 @@ class Statement(Opener):
 
     def above(self, sql: str, found: Open) -> Above:
         """Return an open query as the engine is asked it, with the names of WITH before it."""
-        columns = tuple(AboveColumn(c.name, c.origins) for c in found.columns)
-        return Above(self._whole(sql, self._shared), columns, found.hidden, self.ends)
+        columns = tuple(AboveColumn(c.name, c.origins, c.noiseless) for c in found.columns)
+        asked, whole = (self._whole(one, self._shared) for one in (sql, found.whole or sql))
+        return Above(asked, columns, found.hidden, self.ends, whole, self.joined)
 
     def _whole(self, sql: str, names: Iterable[str]) -> str:
         """Write a query with some names of WITH before it."""
@@ -354,7 +354,7 @@ class Statement(Opener):
         types = self.public.types(name)
         for column in self.public.columns(name):
             kind = types[column].kind if column in types else None
-            held = OpenColumn(found.names[column], quoted(column), kind)
+            held = OpenColumn(found.names[column], quoted(column), kind, noiseless=True)
             if kind in TEXTUAL:
                 held = replace(held, longest=self.public.longest(name, column))
             columns.append(held)
@@ -408,7 +408,7 @@ class Statement(Opener):
         ]
         crossed = join.args.get("on") is None and not equated and bool(pairs)
         remedy = JoinedBy(join, span, self.spans).with_condition(pairs[0]) if crossed else ""
-        from_.most = require_rows(rows, self.widest, span, remedy)
+        from_.most = self.join(require_rows(rows, self.widest, span, remedy))
 
     def _on(self, from_: From, member: Member, on: exp.Expr) -> list[Value]:
         """Bind the condition of a join; a semi join shows its second relation here alone."""

@@ -41,6 +41,8 @@ class OpenColumn:
     """The most characters that a value has."""
     grown: int = 0
     """The characters that were made for all of its rows."""
+    noiseless: bool = False
+    """Whether it shows keys, or a public table, as they are."""
 
     @property
     def is_cut(self) -> bool:
@@ -65,6 +67,8 @@ class Open:
     """How many rows of released ones it has for certain."""
     unique: frozenset[int] = frozenset()
     """The places of columns that no two rows have equal; of none, nothing is known."""
+    whole: str = ""
+    """The query without what only leaves out rows of its result; empty where it leaves none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class From:
                 narrow=column.narrow,
                 longest=column.longest,
                 grown=None if column.grown and not alone else column.grown,
+                noiseless=column.noiseless,
             )
             columns.append((column.name, value))
         return Member(alias, tuple(columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import expressions as exp
 
@@ -62,6 +63,7 @@ class Select:
         parts = [f'{_shown(value)} AS "c{i}"' for i, (_, value) in enumerate(self._items)]
         parts += [f'{sql} AS "r{i}"' for i, (sql, _) in enumerate(hidden)]
         sql = f"SELECT {'DISTINCT ' * distinct}{', '.join(parts)}"
+        whole = sql + self._final.source([] if self._only_leaves_out else kept)
         sql += self._final.source(kept) + where(qualified)
         sql += order + self._last(order, [sql for sql, _ in hidden], distinct=apart)
         for slot in ("limit", "offset"):
@@ -74,7 +76,14 @@ class Select:
         base.opener.require_texts(made, self._spans.of(self._select))
         most = rows_within(stage.most, self._args.get("limit"))
         hidden_of, least = tuple(f for _, f in hidden), min(most, self._least())
-        return Open(f"({sql})", columns, hidden_of, bool(order), most, least, self._unique())
+        found = Open(f"({sql})", columns, hidden_of, bool(order), most, least, self._unique())
+        return replace(found, whole=whole)
+
+    @property
+    def _only_leaves_out(self) -> bool:
+        """Return whether rows that WHERE or HAVING leave out change nothing in the others."""
+        several = isinstance(self._stage, Rows) and len(self._stage.from_.members) > 1
+        return self._final is self._stage and not several
 
     def _least(self) -> int:
         """Return how many rows there are for certain, but for LIMIT."""
@@ -214,6 +223,7 @@ class Select:
                 () if distinct else value.origins,
                 value.longest,
                 value.longest * self._stage.most if value.grown is None else value.grown,
+                value.noiseless or value.constant is not None,
             )
             for at, (name, value) in enumerate(self._items)
         )

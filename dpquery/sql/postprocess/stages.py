@@ -213,7 +213,8 @@ class FrontierRows(Base):
         sql, kind = f'"{self._alias}"."{column}"', self.released.kind(column)
         narrow = not origins or kind is not Kind.DECIMAL
         longest = self.released.longest(column)
-        return Value(sql, kind, safe=True, origins=origins, narrow=narrow, longest=longest)
+        own = Value(sql, kind, safe=True, origins=origins, narrow=narrow, longest=longest)
+        return replace(own, noiseless=not origins)
 
     def column(self, node: exp.Column) -> Value | None:
         """Find a key; a name of the SELECT list is meant where no key is so called."""
@@ -257,7 +258,7 @@ class FrontierRows(Base):
         bits = reversed(asked_keys(self, node, keys))
         parts = [f'{2**i} * "{self._alias}"."g{at}"' for i, at in enumerate(bits)]
         whole = f"({' + '.join(parts)})" if self._count > 1 else "0"
-        return Value(f"CAST({whole} AS BIGINT)", Kind.INTEGER, safe=True)
+        return Value(f"CAST({whole} AS BIGINT)", Kind.INTEGER, safe=True, noiseless=True)
 
     def refuse_function(self, call: exp.Expr, name: str) -> NoReturn:
         """Refuse an exact aggregate, or an unknown function."""
@@ -345,7 +346,7 @@ class Groups(Base):
             names = [f'"{self._alias}"."g{at}"' for at in range(len(self.keys))]
             asked = [self.keys[at].total for at in asked_keys(self, node, names)]
             sql = f"GROUPING({', '.join(asked)})"
-            found = Value(sql, Kind.INTEGER, safe=True, narrow=True)
+            found = Value(sql, Kind.INTEGER, safe=True, narrow=True, noiseless=True)
         else:
             found = aggregated(self.below, AGGREGATES[name], node, len(self._sets))
         if found.sql not in self._aggregates:

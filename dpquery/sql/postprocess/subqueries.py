@@ -56,6 +56,8 @@ class Opener(Context):
         self._characters = 0
         self._ends: dict[IntervalEnd, str] = {}
         """Of intervals, that were asked for so far, with their names for the engine."""
+        self.joined = 0
+        """How many rows the largest join can have."""
 
     @cached_property
     def largest(self) -> int:
@@ -95,6 +97,11 @@ class Opener(Context):
     def end(self, end: IntervalEnd) -> str:
         """Name an end of the intervals of a column for the engine."""
         return self._ends.setdefault(end, f"e{len(self._ends)}")
+
+    def join(self, rows: int) -> int:
+        """Take note of a join of so many rows."""
+        self.joined = max(self.joined, rows)
+        return rows
 
     def alias(self) -> str:
         """Name the next relation for the engine."""
@@ -264,7 +271,10 @@ def combined(opener: Opener, node: exp.SetOperation, left: Open, right: Open) ->
         narrow = one.narrow and other.narrow
         longest, grown = max(one.longest, other.longest), one.grown + other.grown
         opener.require_texts(grown, span)
-        columns.append(OpenColumn(one.name, f'"c{at}"', kind, narrow, origins, longest, grown))
+        noiseless, sql = one.noiseless and other.noiseless, f'"c{at}"'
+        columns.append(
+            OpenColumn(one.name, sql, kind, narrow, origins, longest, grown, noiseless)
+        )
     first = [f'"r{i}"' for i in range(len(left.hidden))] if keeps else []
     second = [f'"r{i}"' for i in range(len(right.hidden))] if keeps else []
     if not shared:

@@ -59,6 +59,8 @@ class Value:
     grown: int | None = 0
     """The characters that were made for it in all rows; of a column as it is held, none; None
     where each row has its own."""
+    noiseless: bool = False
+    """Whether it is a column as it is held of what is public: keys, and public tables."""
 
     @property
     def numeric(self) -> bool:
