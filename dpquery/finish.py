@@ -23,7 +23,7 @@ from dpquery.ir.query import Above, IntervalEnd, Scan, combinations
 from dpquery.ir.walk import constants_in, filled
 from dpquery.plan.plan import Plan
 from dpquery.release import ReleasedTable, with_found
-from dpquery.simulated import simulate
+from dpquery.simulated_intervals import simulate
 
 
 def finish(

@@ -14,7 +14,7 @@ from math import log, prod
 
 from dpquery.functions.additive_noise import LEVEL, AdditiveRelease
 from dpquery.functions.base import Release
-from dpquery.functions.sums import SumRelease
+from dpquery.functions.rollup_sums import SumRelease
 from dpquery.ir.measures import CountRows, SumCodes
 from dpquery.ir.query import Call, Key
 from dpquery.mechanisms import DiscreteLaplace

@@ -19,7 +19,7 @@ from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
 from dpquery.functions.base import Facts, Step
 from dpquery.functions.quantize import from_code
-from dpquery.functions.sums import SumRelease
+from dpquery.functions.rollup_sums import SumRelease
 from dpquery.ir.expr import Code, ColumnRef, columns_of
 from dpquery.ir.measures import Candidates, CountUnits, Measure, UnitTotals
 from dpquery.ir.query import Call, Contribution, Scan, Wanted, leading

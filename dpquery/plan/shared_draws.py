@@ -16,7 +16,7 @@ from dpquery.core.privacy import Ceiling
 from dpquery.functions.additive_noise import LEVEL, AdditiveRelease, significant
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.gaussian_vector import Member, VectorRelease, families, in_one_draw
-from dpquery.functions.moments.shared_draws import JointRelease, together
+from dpquery.functions.moments.joint_draw import JointRelease, together
 from dpquery.ir.query import Call
 
 

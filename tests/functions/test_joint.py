@@ -18,7 +18,7 @@ from scipy import stats
 import dpquery
 from dpquery.core.privacy import Loss
 from dpquery.functions.base import Release
-from dpquery.functions.moments.shared_draws import JointRelease
+from dpquery.functions.moments.joint_draw import JointRelease
 from dpquery.ir.measures import Measure
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan

@@ -14,7 +14,7 @@ import pytest
 import dpquery
 from dpquery.core.privacy import Loss
 from dpquery.functions.additive_noise import LEVEL, AdditiveRelease
-from dpquery.functions.sums import SumRelease, half_width
+from dpquery.functions.rollup_sums import SumRelease, half_width
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.plan import Plan
 from tests.corpus.cases import planned

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpquery.core.privacy import Loss, Neighbours
 from dpquery.core.source_text import Source
-from dpquery.functions.moments.shared_draws import JointRelease
+from dpquery.functions.moments.joint_draw import JointRelease
 from dpquery.plan.plan import Plan, make_plan
 from dpquery.policy.model import Policy
 from dpquery.sql.binder import bind

@@ -24,8 +24,8 @@ from dpquery.core.types import NUMERIC, Kind
 from dpquery.functions.additive_noise import AdditiveRelease
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.gaussian_vector import VectorRelease
+from dpquery.functions.moments.joint_draw import JointRelease
 from dpquery.functions.moments.mean_variance import BernsteinRelease, Mean, Spread
-from dpquery.functions.moments.shared_draws import JointRelease
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
 
 Floats = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Intervals of what is computed from released values: the query above, run on simulated noise.
 
 In each of many worlds the released values have fresh noise of their own laws
-(`functions/worlds.py`), and the query above the frontier is asked of all worlds in one run. How
+(`functions/simulated_noise.py`), and the query above the frontier is asked of all worlds in one run. How
 far a value goes there says how far it may be from the exact one. It costs nothing: all of it is
 made of what was released.
 
@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from dpquery.answer import TAILS, Cell, Simulated
 from dpquery.core.arrow_columns import column, numbers
-from dpquery.functions.worlds import Floats, Worlds
+from dpquery.functions.simulated_noise import Floats, Worlds
 from dpquery.ir.query import Above
 from dpquery.release import ReleasedTable
 
