@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Account, Ceilings, Charge, Receipt
+from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge, Receipt
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.limits import Standing
 from dpquery.budget.parallel import EVERYBODY, Touched

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.core.types import Type
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.partition_selection import ordered
+from dpquery.functions.found_groups import ordered
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Key, Scan, combinations
 from dpquery.mechanisms.randomness import Randomness

@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Account, Ceilings, Charge, FailureLimit, Receipt
+from dpquery.budget.ledger.charge_and_receipt import (
+    Account,
+    Ceilings,
+    Charge,
+    FailureLimit,
+    Receipt,
+)
 from dpquery.budget.ledger.earlier_releases import AlreadyRefined
 from dpquery.budget.statement_prices import Prices
 from dpquery.cache.lookup import Cache, Lookup

@@ -1,9 +1,9 @@
 """Intervals of what is computed from released values: the query above, run on simulated noise.
 
 In each of many worlds the released values have fresh noise of their own laws
-(`functions/simulated_noise.py`), and the query above the frontier is asked of all worlds in one run. How
-far a value goes there says how far it may be from the exact one. It costs nothing: all of it is
-made of what was released.
+(`functions/simulated_noise.py`), and the query above the frontier is asked of all worlds in one
+run. How far a value goes there says how far it may be from the exact one. It costs nothing: all
+of it is made of what was released.
 
 Percentiles of the worlds are the ends: they go through whatever rises with a release, so that
 the ends for 2 * n, ROUND(n) and GREATEST(n, 0) are those of n, transformed; the ends of the

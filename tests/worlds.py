@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpquery.budget.ledger.charge import Account, Ceilings, Receipt
+from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source_text import Source, Span

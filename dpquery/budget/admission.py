@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpquery.budget.accountant import Spent
-from dpquery.budget.ledger.charge import Ceilings, Charge
+from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Totals
 from dpquery.budget.limits import all_standings, least_left
 from dpquery.budget.parallel import EITHER, Counting

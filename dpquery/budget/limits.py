@@ -22,7 +22,7 @@ from decimal import ROUND_DOWN, Context
 from fractions import Fraction
 
 from dpquery.budget.accountant import Spent
-from dpquery.budget.ledger.charge import Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.parallel import EITHER, EVERYBODY, Counting, Touched
 from dpquery.core.privacy import Ceiling, Loss

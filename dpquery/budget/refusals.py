@@ -9,7 +9,7 @@ from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
 from dpquery.budget.accountant import RHO_UNIT, additive, basic
-from dpquery.budget.ledger.charge import Charge, FailureLimit
+from dpquery.budget.ledger.charge_and_receipt import Charge, FailureLimit
 from dpquery.budget.limits import SHORT, Standing, least_left, root_below
 from dpquery.budget.parallel import Touched
 from dpquery.core.privacy import EPSILON_MIN, decimal_text

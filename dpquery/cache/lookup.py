@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpquery.budget.ledger.charge import Account, Charge, Receipt
+from dpquery.budget.ledger.charge_and_receipt import Account, Charge, Receipt
 from dpquery.budget.ledger.earlier_releases import Holder, Refinable
 from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.refine import Refiner

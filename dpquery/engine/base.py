@@ -20,7 +20,7 @@ from typing import NoReturn, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.core.interrupts import was_stopped
 from dpquery.core.source_text import Source, Span
 from dpquery.core.types import INT64, Kind

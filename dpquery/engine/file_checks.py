@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.engine.base import FaultLog
 from dpquery.errors import Diagnostic, PolicyInvalid
 from dpquery.policy.model import (

@@ -6,6 +6,7 @@ from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
 from dpquery.functions.density import DENSITY
+from dpquery.functions.found_groups import KEYS
 from dpquery.functions.histogram_cdf import CDF, HISTOGRAM
 from dpquery.functions.mode_top_k import MAJORITY, MODE, TOP_K
 from dpquery.functions.moments.corr_regr import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
@@ -22,7 +23,6 @@ from dpquery.functions.moments.mean_variance import (
 )
 from dpquery.functions.order_statistics.min_max import FIRST_ABOVE, MAX, MIN
 from dpquery.functions.order_statistics.quantile import MEDIAN, QUANTILE
-from dpquery.functions.partition_selection import KEYS
 
 __all__ = ["ALL", "find", "names", "registered"]
 

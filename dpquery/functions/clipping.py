@@ -24,7 +24,7 @@ from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.core.privacy_events import Composed, Event
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.base import Facts, Measured, Parameter, Release, Words, without_option
 from dpquery.functions.quantize import written_end
 from dpquery.ir.expr import Code, Compare, Comparison, Expr, Literal, Logic

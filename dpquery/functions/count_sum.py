@@ -14,7 +14,7 @@ from fractions import Fraction
 from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER, WIDEST_EXACT
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive_noise import COUNTING, AdditiveRelease, additive
+from dpquery.functions.additive_releases import COUNTING, AdditiveRelease, additive
 from dpquery.functions.base import (
     BOUNDS,
     COMMON,

@@ -28,7 +28,13 @@ import numpy.typing as npt
 
 from dpquery.core.privacy import decimal_text
 from dpquery.core.types import DOUBLE
-from dpquery.functions.additive_noise import ADDITIVE, LEVEL, additive_noise, double, needless
+from dpquery.functions.additive_releases import (
+    ADDITIVE,
+    LEVEL,
+    additive_noise,
+    double,
+    needless,
+)
 from dpquery.functions.base import (
     COMMON,
     DPFunction,

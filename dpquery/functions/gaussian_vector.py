@@ -33,7 +33,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dpquery.core.privacy import Ceiling, Neighbours, decimal_text, root_above
 from dpquery.core.zcdp import rho_below
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease, in_steps, in_type
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, NoisyCell, Release, Step, Words
 from dpquery.ir.measures import CountRows, Measure, SumCodes
 from dpquery.ir.query import Call

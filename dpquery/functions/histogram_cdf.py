@@ -25,7 +25,7 @@ from dpquery.core.text_table import value_text
 from dpquery.core.types import DOUBLE, INTEGER, Type
 from dpquery.errors import QueryRefused, refusal
 from dpquery.functions import error_floors
-from dpquery.functions.additive_noise import (
+from dpquery.functions.additive_releases import (
     ADDITIVE,
     LEVEL,
     additive_noise,

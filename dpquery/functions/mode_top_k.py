@@ -19,7 +19,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import PlanRefused, QueryRefused, Worded, refusal
 from dpquery.functions import error_floors
-from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.base import (
     EPS,
     MAX_ROWS,
@@ -37,9 +37,9 @@ from dpquery.functions.base import (
 )
 from dpquery.functions.count_sum import both
 from dpquery.functions.error_floors import Floor
+from dpquery.functions.example_bounds import example_values
 from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
 from dpquery.functions.quantize import code_of, in_rows
-from dpquery.functions.remedies import example_values
 from dpquery.ir.expr import Code, ColumnRef, Not, Scalar
 from dpquery.ir.measures import CountRows, Histogram, Weight
 from dpquery.ir.query import Call

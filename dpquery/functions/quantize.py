@@ -28,7 +28,7 @@ from dpquery.core.types import (
     ordinal,
 )
 from dpquery.errors import QueryRefused, Worded, refusal, without
-from dpquery.functions.remedies import example_bounds, narrower
+from dpquery.functions.example_bounds import example_bounds, narrower
 from dpquery.ir.expr import Code, ColumnRef, Expr, Widen, columns_of
 from dpquery.ir.measures import Weight
 from dpquery.ir.query import Call, Input

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from dpquery.core.privacy import decimal_text
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease, in_steps, in_type
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, in_steps, in_type
 from dpquery.functions.base import Measured, Release, Step, Words
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.mechanisms.randomness import Randomness

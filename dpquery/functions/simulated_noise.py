@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpquery.core.types import NUMERIC, Kind
-from dpquery.functions.additive_noise import AdditiveRelease
+from dpquery.functions.additive_releases import AdditiveRelease
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.gaussian_vector import VectorRelease
 from dpquery.functions.moments.joint_draw import JointRelease

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import log, prod
 
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease
 from dpquery.functions.base import Release
 from dpquery.functions.rollup_sums import SumRelease
 from dpquery.ir.measures import CountRows, SumCodes

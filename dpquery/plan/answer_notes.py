@@ -17,7 +17,7 @@ from dpquery.core.privacy import exact_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed
-from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.bounds_search import SearchRelease
 from dpquery.functions.quantize import written_end, written_ends
 from dpquery.ir.expr import (

@@ -36,8 +36,8 @@ from dpquery.functions.bounds_search import (
     searched,
 )
 from dpquery.functions.clipping import reporting
+from dpquery.functions.example_bounds import narrower
 from dpquery.functions.quantize import known_range, require_held
-from dpquery.functions.remedies import narrower
 from dpquery.ir.canonical_text import Writer
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk

@@ -16,7 +16,7 @@ from typing import Any
 
 from dpquery.answer import Guarantee
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.core.privacy_events import Event
 from dpquery.core.source_text import Source, Span
 from dpquery.core.types import Interval, Type

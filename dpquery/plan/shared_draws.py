@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpquery.core.privacy import Ceiling
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease, significant
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, significant
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.gaussian_vector import Member, VectorRelease, families, in_one_draw
 from dpquery.functions.moments.joint_draw import JointRelease, together

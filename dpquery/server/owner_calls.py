@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.owner_orders import Orders, decode_order
 from dpquery.budget.ledger.record import Record, Total, Totals
 from dpquery.budget.ledger.report import history_row

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.budget.parallel import EVERYBODY
 from dpquery.core.privacy import Neighbours, decimal_text, exact_number
 from dpquery.core.source_text import Span

@@ -18,7 +18,7 @@ import pyarrow as pa
 from dpquery import functions as registry
 from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.ledger import report
-from dpquery.budget.ledger.charge import Entry
+from dpquery.budget.ledger.charge_and_receipt import Entry
 from dpquery.budget.ledger.record import Record
 from dpquery.budget.ledger.report import COLUMNS, row
 from dpquery.budget.limits import Standing

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import Account, Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.ledger.owner_orders import Promise, digest
 from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number

@@ -16,7 +16,7 @@ from dpquery.core.privacy_events import Concentrated
 from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER
 from dpquery.errors import BudgetRefused
-from dpquery.functions.additive_noise import AdditiveRelease, AveragedRelease
+from dpquery.functions.additive_releases import AdditiveRelease, AveragedRelease
 from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import DiscreteGaussian
 from dpquery.session import Session

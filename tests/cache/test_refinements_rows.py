@@ -14,7 +14,7 @@ import dpquery
 from dpquery.cache.release_keys import Keys
 from dpquery.core.source_text import Source
 from dpquery.errors import PolicyInvalid
-from dpquery.functions.additive_noise import AdditiveRelease
+from dpquery.functions.additive_releases import AdditiveRelease
 from dpquery.session import Session
 
 POLICY = """

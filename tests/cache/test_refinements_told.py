@@ -16,7 +16,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
-from dpquery.functions.additive_noise import AveragedRelease
+from dpquery.functions.additive_releases import AveragedRelease
 from dpquery.session import Session
 from tests.samples import edit, paid, sample_policy
 

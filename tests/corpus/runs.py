@@ -25,7 +25,7 @@ from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN
 from dpquery.database import Database
 from dpquery.finish import ready
-from dpquery.functions.additive_noise import AdditiveRelease
+from dpquery.functions.additive_releases import AdditiveRelease
 from dpquery.functions.moments.mean_variance import BernsteinRelease
 from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.ir.measures import Candidates, CountRows, CountUnits, CountValues, SumCodes

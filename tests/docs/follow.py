@@ -10,7 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import Account, Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy_events import encode
 from dpquery.core.source_text import Source, Span

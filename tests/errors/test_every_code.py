@@ -24,9 +24,9 @@ import pytest
 import dpquery
 from dpquery import functions
 from dpquery.budget.ledger import ledger
-from dpquery.budget.ledger.charge import Ceilings
-from dpquery.budget.ledger.errors import missing
+from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
+from dpquery.budget.ledger.ledger_faults import missing
 from dpquery.client.wire_format import loads
 from dpquery.core.privacy import Ceiling, Loss
 from dpquery.database import Database

@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dpquery.core.types import DOUBLE, INTEGER, Kind, Type
-from dpquery.functions.additive_noise import in_type
+from dpquery.functions.additive_releases import in_type
 from dpquery.mechanisms import DiscreteLaplace
 from tests.functions.tables import ALONE, Held, World, call, column, exact_vector, plan
 

@@ -167,7 +167,7 @@ def power_sums(self: BernsteinRelease, moments: tuple[int, ...]) -> list[int]:
 
 
 SIMPLEX = "dpquery.functions.moments.mean_variance.simplex_sensitivity"
-ADDITIVE = "dpquery.functions.additive_noise.sensitivity"
+ADDITIVE = "dpquery.functions.additive_releases.sensitivity"
 VECTOR = "dpquery.functions.moments.mean_variance.BernsteinRelease._bernstein"
 CODES_3, SIGNED, FLAGS = World(values("0..2")), World(values("-2..1")), World(BOOLEANS)
 GROUPS = World(values("0..2"), 2)

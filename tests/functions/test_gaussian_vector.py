@@ -21,7 +21,7 @@ import dpquery
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.privacy_events import Concentrated, Gaussian, Pure
 from dpquery.core.types import BOOLEAN
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease
 from dpquery.functions.gaussian_vector import VectorRelease, families, in_one_draw
 from dpquery.ir.measures import Measure
 from dpquery.mechanisms.randomness import Randomness

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval
 from dpquery.functions.bounds_search import FINE_ROWS, LIMITS, SCALE, SHARE, RowSearchRelease

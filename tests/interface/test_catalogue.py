@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.ledger.charge import Entry
+from dpquery.budget.ledger.charge_and_receipt import Entry
 from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Composed, Pure, Refined
 from dpquery.core.types import TEXT

@@ -7,7 +7,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import Account, Ceilings, Charge
+from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.owner_orders import Promise
 from dpquery.core.privacy import Ceiling, Loss

@@ -27,7 +27,7 @@ from dpquery.budget.ledger.attempts import (
     is_gone,
     this_process,
 )
-from dpquery.budget.ledger.charge import FailureLimit, Opened, Receipt
+from dpquery.budget.ledger.charge_and_receipt import FailureLimit, Opened, Receipt
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.cache import lookup
 from dpquery.engine.duckdb import public_engine as public

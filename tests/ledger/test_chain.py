@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.budget.ledger.earlier_releases import EarlierRelease, Holder, Refinable
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.types import Interval

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, additive
 from dpquery.budget.admission import require_within
-from dpquery.budget.ledger.charge import Ceilings, Charge
+from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import binding
 from dpquery.core.privacy import EPSILON_MIN, Ceiling, exact_number

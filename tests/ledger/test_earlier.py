@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.budget.ledger.earlier_releases import (
     AlreadyRefined,
     EarlierRelease,

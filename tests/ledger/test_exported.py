@@ -8,7 +8,7 @@ from math import exp
 import pytest
 from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 
-from dpquery.budget.ledger.charge import Ceilings, Charge
+from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.earlier_releases import EarlierRelease
 from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
 from dpquery.core.privacy import Ceiling

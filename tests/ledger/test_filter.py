@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.admission import require_within
-from dpquery.budget.ledger.charge import Ceilings, Charge
+from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import Standing, root_below
 from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, HALF, Ceiling, Loss

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import Spent, basic
-from dpquery.budget.ledger.charge import Account, Charge
+from dpquery.budget.ledger.charge_and_receipt import Account, Charge
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.privacy import Ceiling
 from dpquery.core.privacy_events import Composed, Concentrated, Pure

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.budget.ledger.charge import OWNER, Account, Ceilings
+from dpquery.budget.ledger.charge_and_receipt import OWNER, Account, Ceilings
 from dpquery.budget.ledger.owner_orders import (
     Freeze,
     Grant,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.admission import require_within
-from dpquery.budget.ledger.charge import Charge
+from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.ledger.owner_orders import Promise
 from dpquery.budget.ledger.record import Total, Totals

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.budget.accountant import basic
-from dpquery.budget.ledger.charge import Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.cache.privacy_scope import promise_of
 from dpquery.core.privacy import Ceiling, Neighbours

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import FailureLimit
+from dpquery.budget.ledger.charge_and_receipt import FailureLimit
 from dpquery.budget.ledger.earlier_releases import Holder
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.ledger.owner_orders import Promise

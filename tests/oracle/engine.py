@@ -7,7 +7,7 @@ reads Parquet files alone; of a table in a DuckDB file, the scan fails.
 
 from __future__ import annotations
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.file_checks import (
     DataChanged,

@@ -13,7 +13,7 @@ import pytest
 
 import dpquery
 from dpquery.core.privacy import Loss
-from dpquery.functions.additive_noise import LEVEL, AdditiveRelease
+from dpquery.functions.additive_releases import LEVEL, AdditiveRelease
 from dpquery.functions.rollup_sums import SumRelease, half_width
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.plan import Plan

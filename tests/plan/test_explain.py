@@ -14,7 +14,7 @@ from dpquery.budget.limits import Standing
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.errors import PlanRefused
-from dpquery.functions.additive_noise import _PURE as NOISES
+from dpquery.functions.additive_releases import _PURE as NOISES
 from dpquery.functions.base import Step
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.plan.explain import WIDTH, Explanation, explain

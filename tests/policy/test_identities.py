@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from dpquery.budget.ledger.charge import Account
+from dpquery.budget.ledger.charge_and_receipt import Account
 from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.lookup import holder_of
 from dpquery.cache.privacy_scope import promise_of

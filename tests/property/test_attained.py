@@ -251,7 +251,7 @@ def unclamped(self: Totals, measure: UnitTotals, sums: list[int]) -> None:
 TOTAL, ADD_TOTALS = Totals.of, Totals._add_totals
 ADD, SUBSTITUTE = Neighbours
 L1, L2 = (
-    f"dpquery.functions.additive_noise.{name}" for name in ("sensitivity", "l2_sensitivity")
+    f"dpquery.functions.additive_releases.{name}" for name in ("sensitivity", "l2_sensitivity")
 )
 VECTOR, VECTOR_L2 = (
     f"dpquery.functions.moments.mean_variance.{name}"

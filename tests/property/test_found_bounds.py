@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.source_text import Source

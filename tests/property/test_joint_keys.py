@@ -18,7 +18,7 @@ import pytest
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER, TEXT
-from dpquery.functions.partition_selection import KeysRelease
+from dpquery.functions.found_groups import KeysRelease
 from dpquery.ir.expr import ColumnRef
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import Column

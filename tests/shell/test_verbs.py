@@ -320,7 +320,7 @@ def test_a_grant_that_is_not_understood_writes_nothing(run, policy: Path, argv, 
 def charge_half(policy: Path) -> None:
     from fractions import Fraction
 
-    from dpquery.budget.ledger.charge import Account, Ceilings, Charge
+    from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge
     from dpquery.budget.ledger.ledger import open_ledger
     from dpquery.core.privacy import Loss
     from dpquery.core.privacy_events import Pure

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
 
-from dpquery.budget.ledger.charge import Opened
+from dpquery.budget.ledger.charge_and_receipt import Opened
 from dpquery.budget.ledger.hash_chain import Chain
 
 # Which process this is, so that another one on the same machine can tell that it is gone. Linux

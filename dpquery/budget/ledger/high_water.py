@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpquery.budget.ledger.errors import UNREADABLE_MARK, refused
+from dpquery.budget.ledger.ledger_faults import UNREADABLE_MARK, refused
 
 
 @dataclass(frozen=True, slots=True)

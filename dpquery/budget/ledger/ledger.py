@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from dpquery.budget.accountant import Spent
 from dpquery.budget.admission import require_within
-from dpquery.budget.ledger.charge import (
+from dpquery.budget.ledger.charge_and_receipt import (
     OWNER,
     Account,
     Ceilings,
@@ -40,8 +40,8 @@ from dpquery.budget.ledger.earlier_releases import (
     Holder,
     Refinable,
 )
-from dpquery.budget.ledger.errors import DAMAGED, another_promise, faults, refused
 from dpquery.budget.ledger.high_water import HighWater
+from dpquery.budget.ledger.ledger_faults import DAMAGED, another_promise, faults, refused
 from dpquery.budget.ledger.owner_orders import (
     Freeze,
     Grant,

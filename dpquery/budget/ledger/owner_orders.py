@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 
-from dpquery.budget.ledger.charge import Ceilings
+from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.parallel import Counting
 from dpquery.core.privacy import HALF, NO_LOSS, Ceiling, Loss
 from dpquery.errors import Diagnostic, PolicyInvalid

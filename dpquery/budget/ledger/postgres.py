@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dpquery.budget.ledger.errors import (
+from dpquery.budget.ledger.ledger_faults import (
     DAMAGED,
     OCCUPIED,
     REPLACED,

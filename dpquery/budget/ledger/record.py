@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
-from dpquery.budget.ledger.charge import OWNER, Charge, Entry
+from dpquery.budget.ledger.charge_and_receipt import OWNER, Charge, Entry
 from dpquery.budget.parallel import (
     EITHER,
     EVERYBODY,

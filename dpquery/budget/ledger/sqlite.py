@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dpquery.budget.ledger.errors import (
+from dpquery.budget.ledger.high_water import sync_directory
+from dpquery.budget.ledger.ledger_faults import (
     DAMAGED,
     FOREIGN,
     REPLACED,
@@ -22,7 +23,6 @@ from dpquery.budget.ledger.errors import (
     refused,
     unwritable,
 )
-from dpquery.budget.ledger.high_water import sync_directory
 from dpquery.budget.ledger.tables import (
     CHARGES,
     META,

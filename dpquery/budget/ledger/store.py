@@ -18,11 +18,11 @@ from pathlib import Path
 
 from dpquery.budget.accountant import ACCOUNTANTS
 from dpquery.budget.ledger.attempts import Attempts
-from dpquery.budget.ledger.charge import Account
+from dpquery.budget.ledger.charge_and_receipt import Account
 from dpquery.budget.ledger.earlier_releases import Earlier
-from dpquery.budget.ledger.errors import UNKNOWN_FORMAT, forgetting, refused, rolled_back
 from dpquery.budget.ledger.hash_chain import Chain
 from dpquery.budget.ledger.high_water import HighWater, Mark
+from dpquery.budget.ledger.ledger_faults import UNKNOWN_FORMAT, forgetting, refused, rolled_back
 from dpquery.budget.ledger.record import Record, Totals, Wording
 from dpquery.budget.ledger.tables import (
     ANSWERS,

@@ -13,7 +13,7 @@ from time import monotonic
 
 import duckdb
 
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.distinct_matching import Slots
 from dpquery.engine.duckdb.column_cache import Held, wanted_columns

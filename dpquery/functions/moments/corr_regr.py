@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import inf, sqrt
 from typing import ClassVar, NamedTuple, TypeVar
 
-from dpquery.functions.additive_noise import double, significant
+from dpquery.functions.additive_releases import double, significant
 from dpquery.functions.moments.covariance import of_pairs
 from dpquery.functions.moments.mean_variance import Basis, middle_of
 from dpquery.mechanisms.laplace import Reach, share_range

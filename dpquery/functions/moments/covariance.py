@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
-from dpquery.functions.additive_noise import ADDITIVE, double
+from dpquery.functions.additive_releases import ADDITIVE, double
 from dpquery.functions.base import COMMON, DPFunction, Expression, Takes
 from dpquery.functions.moments.mean_variance import Basis, Shape, at_most, bernstein, middle_of
 from dpquery.mechanisms.laplace import Reach, share_range

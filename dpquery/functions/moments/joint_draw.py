@@ -22,7 +22,7 @@ from typing import Any
 from dpquery import functions
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import PlanRefused
-from dpquery.functions.additive_noise import LEVEL, in_steps, in_type
+from dpquery.functions.additive_releases import LEVEL, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, Reads, Release, Step, Words
 from dpquery.functions.error_floors import Floor
 from dpquery.functions.moments.mean_variance import BernsteinRelease, Mean, bernstein

@@ -29,7 +29,7 @@ import numpy as np
 
 from dpquery.core.privacy import Neighbours, root_above
 from dpquery.core.types import DOUBLE
-from dpquery.functions.additive_noise import (
+from dpquery.functions.additive_releases import (
     ADDITIVE,
     additive_noise,
     double,

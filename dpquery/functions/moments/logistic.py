@@ -25,7 +25,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpquery.functions.additive_noise import significant
+from dpquery.functions.additive_releases import significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Gives, Takes, Words
 from dpquery.functions.moments.linreg import MOST, NOISES, PlaneRelease, plane, spectrum
 from dpquery.functions.moments.plane_ranges import Doubles, Normal

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from dpquery.core.types import DOUBLE
 from dpquery.errors import refusal
 from dpquery.functions import error_floors
-from dpquery.functions.additive_noise import (
+from dpquery.functions.additive_releases import (
     ADDITIVE,
     LARGEST,
     LEVEL,

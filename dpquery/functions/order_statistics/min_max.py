@@ -25,7 +25,7 @@ import numpy as np
 
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import MOMENTS, Kind
-from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.base import (
     BOUNDS,
     EPS,

@@ -16,7 +16,7 @@ from typing import ClassVar
 from dpquery.core.privacy import Neighbours, decimal_text
 from dpquery.errors import refusal
 from dpquery.functions import error_floors
-from dpquery.functions.additive_noise import (
+from dpquery.functions.additive_releases import (
     LEVEL,
     WIDTH,
     additive_noise,

@@ -37,7 +37,7 @@ class TwinSettings:
     def command(self) -> tuple[str, ...]:
         """What is run."""
         return command_of(
-            "dpquery.server.catalogue.process", seconds=self.seconds, network=False
+            "dpquery.server.catalogue.catalogue_process", seconds=self.seconds, network=False
         )
 
     @property

@@ -23,8 +23,8 @@ from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
 from dpquery.functions.base import DPFunction, Takes
 from dpquery.functions.error_targets import ERRORS
+from dpquery.functions.example_bounds import example_bounds
 from dpquery.functions.quantize import known_range
-from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Expr, Literal, Scalar
 from dpquery.ir.query import Call, Options, Wanted
 from dpquery.rowfunctions.analysis.key_domains import MAX_CELLS

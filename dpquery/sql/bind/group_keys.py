@@ -20,8 +20,8 @@ from sqlglot import expressions as exp
 from dpquery.core.source_text import Span
 from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
-from dpquery.functions.partition_selection import KEYS, MOST_KEYS, most_of
-from dpquery.functions.remedies import example_values
+from dpquery.functions.example_bounds import example_values
+from dpquery.functions.found_groups import KEYS, MOST_KEYS, most_of
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
 from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins

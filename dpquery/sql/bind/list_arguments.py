@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.base import DPFunction, Expression
 from dpquery.functions.cut_points import Points
-from dpquery.functions.remedies import example_values
+from dpquery.functions.example_bounds import example_values
 from dpquery.ir.expr import Compare, Expr, Literal, Widen
 from dpquery.sql.bind.rows.expressions import Conditions
 from dpquery.sql.parse.literals import read_literal, unwrapped

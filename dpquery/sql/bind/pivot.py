@@ -29,14 +29,14 @@ from dpquery.core.source_text import Span
 from dpquery.core.text_table import value_text
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, advice, refusal
-from dpquery.functions.remedies import example_values
+from dpquery.functions.example_bounds import example_values
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Frontier
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, mended, outside, too_large
+from dpquery.sql.postprocess.bound_expressions import NAMES, text
 from dpquery.sql.postprocess.from_clause import Open, OpenColumn
-from dpquery.sql.postprocess.values import NAMES, text
 
 RELEASED = "released"
 """What a SELECT notes whose rows are of several units: it shows results, or is refused."""

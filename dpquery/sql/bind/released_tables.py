@@ -20,8 +20,8 @@ from dpquery.core.types import Kind
 from dpquery.errors import NameRefused, QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
-from dpquery.functions.partition_selection import most_of
-from dpquery.functions.remedies import example_values
+from dpquery.functions.example_bounds import example_values
+from dpquery.functions.found_groups import most_of
 from dpquery.ir.expr import ColumnRef, Expr, Literal, columns_of, longest_of
 from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.analysis.conditions import facts_of
@@ -40,8 +40,8 @@ from dpquery.sql.bind.scope import (
 )
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, mended, shown
+from dpquery.sql.postprocess.bound_expressions import LONGEST_NUMBER
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
-from dpquery.sql.postprocess.values import LONGEST_NUMBER
 from dpquery.sql.suggest.dialects import (
     CLOSE,
     LISTING,

@@ -47,6 +47,14 @@ from dpquery.sql.parse.list_joins import refuse_list
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import outside, repeated, too_large
 from dpquery.sql.plain_aggregates import asks_units, make_calls
+from dpquery.sql.postprocess.bound_expressions import (
+    MAX_TEXT,
+    REPEATING,
+    TEXTUAL,
+    Value,
+    condition,
+    quoted,
+)
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
     MOST_SHOWN,
@@ -67,14 +75,6 @@ from dpquery.sql.postprocess.select import Select, parts_of
 from dpquery.sql.postprocess.set_operations import arms_of, combined, finished
 from dpquery.sql.postprocess.stages import FrontierRows, Rows
 from dpquery.sql.postprocess.subqueries import Opener
-from dpquery.sql.postprocess.values import (
-    MAX_TEXT,
-    REPEATING,
-    TEXTUAL,
-    Value,
-    condition,
-    quoted,
-)
 from dpquery.sql.suggest.join_refusals import (
     JoinedBy,
     refuse_correlated,

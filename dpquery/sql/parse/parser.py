@@ -31,13 +31,13 @@ from dpquery.sql.parse.text_audit import ALLOWED, check_all_read
 from dpquery.sql.parse.text_checks import read_statement
 from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
 from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
-from dpquery.sql.suggest.dialects import MEANT, READ, with_slip_mended
-from dpquery.sql.suggest.refused_constructs import (
+from dpquery.sql.suggest.construct_refusals import (
     is_misused,
     misread,
     refuse_construct,
     unfinished,
 )
+from dpquery.sql.suggest.dialects import MEANT, READ, with_slip_mended
 
 E = TypeVar("E", bound=exp.Expr)
 Build = Callable[..., exp.Expr]

@@ -14,15 +14,7 @@ from dpquery.errors import advice, refusal
 from dpquery.sql.bind.rows.typed_expressions import miscounted
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.calls import require_kind
-from dpquery.sql.postprocess.functions import (
-    AGGREGATES,
-    KINDS,
-    ONLY_WINDOWS,
-    Aggregate,
-    window_name,
-)
-from dpquery.sql.postprocess.values import (
+from dpquery.sql.postprocess.bound_expressions import (
     LONGEST_NUMBER,
     READ_BEFORE,
     TEXTUAL,
@@ -30,6 +22,14 @@ from dpquery.sql.postprocess.values import (
     condition,
     direction,
     text,
+)
+from dpquery.sql.postprocess.calls import require_kind
+from dpquery.sql.postprocess.functions import (
+    AGGREGATES,
+    KINDS,
+    ONLY_WINDOWS,
+    Aggregate,
+    window_name,
 )
 from dpquery.sql.suggest.type_mismatches import mismatch
 

@@ -15,9 +15,9 @@ from dpquery.rowfunctions.dates import PART_NAMES, UNIT_NAMES
 from dpquery.sql.bind.rows.typed_expressions import called, miscounted, read_interval, word_of
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
+from dpquery.sql.postprocess.bound_expressions import Value, in_calendar, made, widest
 from dpquery.sql.postprocess.functions import BY_NAME, KINDS, PATTERNED, SPECIAL, Function
-from dpquery.sql.postprocess.values import Value, in_calendar, made, widest
-from dpquery.sql.suggest.refused_constructs import refuse_construct
+from dpquery.sql.suggest.construct_refusals import refuse_construct
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:

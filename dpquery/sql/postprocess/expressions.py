@@ -18,10 +18,7 @@ from dpquery.sql.parse.list_joins import list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
 from dpquery.sql.parse.text_audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.postprocess.calls import applied, days, indexed, moved
-from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.postprocess.interval_ends import end_of
-from dpquery.sql.postprocess.values import (
+from dpquery.sql.postprocess.bound_expressions import (
     MAX_DEPTH,
     MAX_SIZE,
     MAX_TEXT,
@@ -37,7 +34,10 @@ from dpquery.sql.postprocess.values import (
     made,
     widest,
 )
-from dpquery.sql.suggest.refused_constructs import refuse_construct
+from dpquery.sql.postprocess.calls import applied, days, indexed, moved
+from dpquery.sql.postprocess.functions import aggregate_name
+from dpquery.sql.postprocess.interval_ends import end_of
+from dpquery.sql.suggest.construct_refusals import refuse_construct
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dpquery.core.types import INTEGER, MOMENTS, NUMERIC, TEXT, TIMESTAMP, UNKNO
 from dpquery.ir.expr import Apply, ColumnRef
 from dpquery.rowfunctions.base import CALENDAR, RowFunction, first_type
 from dpquery.sql.bind.scope import INTERVAL_ENDS
-from dpquery.sql.postprocess.values import LONGEST_NUMBER, Value, in_calendar
+from dpquery.sql.postprocess.bound_expressions import LONGEST_NUMBER, Value, in_calendar
 
 _TEXT = frozenset({Kind.TEXT})
 KINDS: dict[str, tuple[str, frozenset[Kind], str]] = {

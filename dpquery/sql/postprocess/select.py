@@ -16,10 +16,10 @@ from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, wri
 from dpquery.sql.empty_answers import refuse_offset
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
+from dpquery.sql.postprocess.bound_expressions import Value, direction, row_count, where
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
 from dpquery.sql.postprocess.functions import aggregate_name
 from dpquery.sql.postprocess.stages import Base, FrontierRows, Groups, Rows, Windowed
-from dpquery.sql.postprocess.values import Value, direction, row_count, where
 
 
 class Select:

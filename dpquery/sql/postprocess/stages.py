@@ -22,10 +22,10 @@ from dpquery.sql.bind.released_tables import Released, unknown_function
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.spans import outside
 from dpquery.sql.postprocess.aggregates_and_windows import aggregated, asked_keys, windowed
+from dpquery.sql.postprocess.bound_expressions import Value, where
 from dpquery.sql.postprocess.expressions import Expressions
 from dpquery.sql.postprocess.from_clause import From
 from dpquery.sql.postprocess.functions import AGGREGATES, GROUPING, aggregate_name
-from dpquery.sql.postprocess.values import Value, where
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.subqueries import Opener

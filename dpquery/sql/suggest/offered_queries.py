@@ -21,8 +21,8 @@ from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, or
 from dpquery.errors import Diagnostic, Worded
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.cut_points import Points
+from dpquery.functions.example_bounds import example_bounds
 from dpquery.functions.quantize import from_code
-from dpquery.functions.remedies import example_bounds
 from dpquery.ir.expr import Expr
 from dpquery.policy.model import Column, Policy, Table
 from dpquery.rowfunctions.analysis.ranges import implied

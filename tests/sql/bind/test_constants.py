@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import dpquery
-from dpquery.budget.ledger.charge import Receipt
+from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.errors import InternalError
 from dpquery.ir.walk import constants_in, filled
 from dpquery.session import Session

@@ -54,8 +54,8 @@ from dpquery.sql.bind.joins.public_joins import (
     all_of,
     equal_names,
 )
+from dpquery.sql.bind.rows.conditions_on_lists import element, row_list
 from dpquery.sql.bind.rows.expressions import Conditions, equated_always
-from dpquery.sql.bind.rows.list_conditions import element, row_list
 from dpquery.sql.bind.rows.typed_expressions import alike
 from dpquery.sql.bind.scope import Member, Scope, fold
 from dpquery.sql.parse.list_joins import HIDDEN, refuse_list

@@ -58,8 +58,8 @@ from dpquery.sql.bind.joins.join_keys import NONE, Keys, enough, keys_at, keys_h
 from dpquery.sql.bind.joins.public_joins import all_of
 from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together
 from dpquery.sql.bind.joins.unit_joins import most_pairs, semi_join
+from dpquery.sql.bind.rows.conditions_on_lists import require_of_rows
 from dpquery.sql.bind.rows.expressions import Conditions, operand
-from dpquery.sql.bind.rows.list_conditions import require_of_rows
 from dpquery.sql.bind.rows.typed_expressions import case, nothing
 from dpquery.sql.bind.rows.unit_aggregates import LookedUp, aggregate_ref
 from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name

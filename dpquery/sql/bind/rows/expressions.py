@@ -36,8 +36,8 @@ from dpquery.rowfunctions.analysis.key_domains import is_exact, values_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.base import RowFunction, scalar
 from dpquery.rowfunctions.evaluate import evaluate
+from dpquery.sql.bind.rows.conditions_on_lists import among_list, in_list, is_true
 from dpquery.sql.bind.rows.expression_sizes import Sizes
-from dpquery.sql.bind.rows.list_conditions import among_list, in_list, is_true
 from dpquery.sql.bind.rows.typed_expressions import (
     Remedy,
     arithmetic,

@@ -20,7 +20,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.privacy_events import Composed, Event
 from dpquery.core.types import Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, refusal
-from dpquery.functions.additive_noise import LEVEL
+from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.base import (
     DELTA,
     EPS,
@@ -36,7 +36,7 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.remedies import example_values
+from dpquery.functions.example_bounds import example_values
 from dpquery.ir.expr import Expr, IsNull, Logic, Not, Nulls, Scalar
 from dpquery.ir.measures import Candidates, Told, Weight
 from dpquery.ir.query import Call
