@@ -146,7 +146,7 @@ def _in_worlds(released: ReleasedTable, table: pa.Table, worlds: Worlds) -> pa.T
             chunks = [*as_is.chunks, column(moved, shown.type)]
             values = pa.chunked_array(chunks, shown.type).combine_chunks()
         else:
-            own = np.tile(numbers(shown.cast(pa.float64())), 1 + MOVED)
+            own = np.tile(numbers(shown.cast(pa.float64(), safe=False)), 1 + MOVED)
             values = _numbers(np.concatenate([noisy.ravel(), own]), shown.type)
         made = made.set_column(at, name, values)
     return made.append_column("world", _integers(number))
@@ -219,7 +219,7 @@ def _places(above: Above, result: pa.Table, found: pa.Table) -> npt.NDArray[np.i
 
 def _cells(shown: pa.ChunkedArray, values: Floats, count: int) -> list[Cell | None]:
     """Return the interval of each value of a column, from its values in all worlds."""
-    own = numbers(shown.cast(pa.float64()), np.nan)
+    own = numbers(shown.cast(pa.float64(), safe=False), np.nan)
     steady = np.isclose(values[:, count:], own[:, None], rtol=CLOSE, atol=0).all(axis=1)
     worlds = values[:, :count]
     if (steady & (worlds == own[:, None]).all(axis=1)).sum() == steady.sum():

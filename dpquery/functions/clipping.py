@@ -5,12 +5,13 @@ whose value is at the lower bound or below it, and that of rows at the upper bou
 where units have several rows, also how much weight more there would be if twice as many rows
 of a unit counted.
 
-Sensitivity: a row is at one end at most, and is in one group, so one unit moves the first two
-counts together by its weight, limit * scale, in L1 norm. A unit's weight under the limit is no
-more than its weight under twice the limit, which is 2 * limit * scale at most: so it moves the
-difference by that at most. Together that is limit * scale, or three times as much, and twice
-that where a unit is replaced. The counts are one vector with discrete Laplace noise, released
-beside the value: what both lose adds up to the epsilon of the call, whatever it is drawn by.
+Sensitivity: a row is at one end at most, or at both where these are one value, and is in one
+group. So one unit moves the first two counts together by its weight, limit * scale, in L1 norm,
+or by twice that. A unit's weight under the limit is no more than its weight under twice the
+limit, which is 2 * limit * scale at most: so it moves the difference by that at most. All of
+that is twice as much where a unit is replaced. The counts are one vector with discrete Laplace
+noise, released beside the value: what both lose adds up to the epsilon of the call, whatever it
+is drawn by.
 """
 
 from __future__ import annotations
@@ -140,22 +141,25 @@ def reporting(call: Call, facts: Facts, planned: Release) -> Release:
         planned: the release of its value, at what is left of the epsilon.
 
     Raises:
-        NameRefused: DPQ206 it is not rows that are cut, or the call states no epsilon.
+        NameRefused: DPQ206 it is not rows that are cut, bounds are to be found, or the call
+            states no epsilon.
     """
     share = call.options.clipping
     assert share is not None  # noqa: S101 - the caller looked
     if call.options.rho is not None or call.options.wanted is not None:
         raise _unpriced(call)
+    if call.options.auto:
+        raise _unbounded(call)
     of_rows = [one for one in planned.measures if isinstance(one, SumCodes) and one.of_rows]
     if not of_rows or call.distinct or len(call.inputs) != 1:
         raise _unfit(call)
     code, weight = of_rows[-1].code, of_rows[-1].weight
     counts = [CountRows(weight, condition) for condition in _at_ends(code, call)]
-    times = 1
+    times = 1 if code.low < code.high else 2
     if not weight.plain:
         doubled: Weight = replace(weight, limit=2 * weight.limit)
         counts += [CountRows(one, call.condition) for one in (weight, doubled)]
-        times = 3
+        times += 2
     moved = times * weight.total * (2 if facts.neighbours is Neighbours.SUBSTITUTE else 1)
     noise = DiscreteLaplace.calibrated(moved, call.options.epsilon * share)
     type_, last = code.expr.type, (code.low, code.high)
@@ -211,6 +215,17 @@ def _unpriced(call: Call) -> QueryRefused:
         call.options.clipping_span,
         "the call has no eps of its own",
         "what is asked for in rho, or by its error, has no epsilon that could be parted.",
+        without_option(call, call.options.clipping_span),
+    )
+
+
+def _unbounded(call: Call) -> QueryRefused:
+    return refusal(
+        "DPQ206",
+        "report_clipping counts what stated bounds cut",
+        call.options.clipping_span,
+        "bounds='auto' finds bounds",
+        "which values are counted has to be known before the charge.",
         without_option(call, call.options.clipping_span),
     )
 

@@ -168,7 +168,7 @@ def _planned(checked: Checked, policy: Policy, kept: Kept) -> Plan:
         frontiers = tuple(_frontier(*part, policy, searches) for part in checked.frontiers)
     except PlanRefused as refused:
         raise _with_limits(refused, checked, policy) from None
-    if policy.budget.ceiling.summed:
+    if policy.budget.ceiling.summed and not searches.found:
         frontiers = _added_up(checked, frontiers, policy)
     charge = _charge(checked, policy, frontiers, searches.found)
     notes = tuple(dict.fromkeys(_notes(checked, frontiers, policy)))
@@ -261,7 +261,10 @@ def _added_up(
         calls = with_all(asked.calls, asked.sets)
         if keys is not None and calls:
             whole = replace(asked, keys=keys, calls=calls)
-            first = _frontier(whole, contribution, policy, Searches(policy, {}))
+            searches = Searches(policy, {})
+            first = _frontier(whole, contribution, policy, searches)
+            if searches.found:  # a limit for all of them would have to be looked for first
+                return apart
             drawn: Sequence[Release] = [one.release for one in first.releases]
             sums = (sums_of(drawn, keys, one.scan.keys) for one in alone[1:])
             known = [drawn, *(one for one in sums if one is not None)]
@@ -458,7 +461,8 @@ def _bounded(
 ) -> FrontierPlan:
     facts = Facts.of(frontier.scan, policy)
     releases = tuple(_again(one, found, facts) for one in frontier.releases)
-    return FrontierPlan(replace(frontier.scan, measures=measures_of(releases)), releases)
+    scan = replace(frontier.scan, measures=measures_of(releases))
+    return replace(frontier, scan=scan, releases=releases)
 
 
 def _again(

@@ -14,9 +14,11 @@ from scipy import stats
 import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, INTEGER
+from dpquery.errors import QueryRefused
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.moments.logistic import LogisticRelease, fitted
 from dpquery.functions.moments.plane_ranges import Normal
+from tests.corpus.cases import planned as planned_text
 from tests.functions.tables import (
     ADD_REMOVE,
     ALONE,
@@ -28,7 +30,7 @@ from tests.functions.tables import (
     exact_vector,
     plan,
 )
-from tests.functions.test_linear import moved
+from tests.functions.test_linreg import moved
 from tests.mechanisms.sources import Seeded
 
 Rows = np.ndarray
@@ -252,3 +254,8 @@ def test_the_builder_writes_it() -> None:
     assert dpquery.logreg("remote", ["age"], eps=1).written().text == (
         "DP_LOGREG(remote, [age], eps=1)"
     )
+
+
+def test_there_are_no_more_groups_than_can_be_fitted():
+    with pytest.raises(QueryRefused, match="is fitted in 50 groups at most"):
+        planned_text("SELECT DP_LOGREG(remote, [age, rating], eps=1) FROM staff GROUP BY age")

@@ -255,6 +255,11 @@ def test_numbers_that_pass_every_type_are_answered(session: Session):
         assert len(answer.interval(name)) == PARTS
 
 
+def test_sums_beyond_what_doubles_hold_exactly_are_computed_with(database: Database):
+    asked = "SELECT DP_SUM(x * 1099511627776, eps=10) + 1 AS v FROM t"
+    assert anew(database).sql(asked).scalar() is not None
+
+
 @pytest.mark.slow
 def test_coverage_in_many_runs(session: Session):
     for hits in asked_by_row(session, 50).values():

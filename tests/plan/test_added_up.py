@@ -164,3 +164,19 @@ def test_wide_laws_agree_with_those_of_continuous_noise():
     )
     many = half_width(Fraction(2**40), 4096, LEVEL) / 2**40
     assert many == pytest.approx(1.96 * np.sqrt(2 * 4096), rel=2e-3)
+
+
+def test_what_is_searched_for_elsewhere_is_found_and_answered(tmp_path: Path):
+    grouped = f"SELECT dept, {COUNT} FROM staff GROUP BY ROLLUP (dept)"
+    search = "SELECT DP_SUM(salary, eps=1, bounds='auto') AS s FROM staff"
+    policy = samples_of(tmp_path / "data")
+    with dpquery.connect(policy, epsilon=9) as session:
+        answer = session.sql(f"WITH a AS ({grouped}), b AS ({search}) SELECT * FROM a, b")
+        assert len(answer) == 6
+    staff = policy.with_name("staff.parquet")
+    with dpquery.connect(
+        staff, unit="person_id", epsilon=9, max_rows_contributed="auto"
+    ) as session:
+        told = grouped.replace("GROUP", "WHERE dept IN ('eng', 'ops') GROUP")
+        for _ in range(2):
+            assert len(session.sql(told, refresh=True)) == 3

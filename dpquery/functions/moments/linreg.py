@@ -124,7 +124,7 @@ class PlaneRelease(Release):
 
     def interval(
         self, drawn: Sequence[int], confidence: Fraction
-    ) -> tuple[list[float], list[float]]:
+    ) -> tuple[list[float], list[float]] | None:
         """Return the coefficients that noise does not rule out, alike to both sides of each."""
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")

@@ -25,12 +25,18 @@ from statistics import NormalDist
 
 import numpy as np
 
+from dpquery.errors import refusal
 from dpquery.functions.additive_releases import significant
-from dpquery.functions.base import COMMON, DPFunction, Expression, Gives, Takes, Words
+from dpquery.functions.base import COMMON, DPFunction, Expression, Facts, Gives, Takes, Words
 from dpquery.functions.moments.linreg import MOST, NOISES, PlaneRelease, plane, spectrum
 from dpquery.functions.moments.plane_ranges import Doubles, Normal
+from dpquery.ir.query import Call
 from dpquery.mechanisms.laplace import combined_reach
 
+MOST_TOLD = 5
+"""Columns for whose coefficients there are intervals: a third of a second for as many."""
+MOST_GROUPS = 50
+"""A fit takes a tenth of a second at most, which adds up."""
 POINTS = 4096
 """What stands for a law of all columns."""
 PLACES = 161
@@ -61,14 +67,17 @@ class LogisticRelease(PlaneRelease):
 
     def interval(
         self, drawn: Sequence[int], confidence: Fraction
-    ) -> tuple[list[float], list[float]]:
+    ) -> tuple[list[float], list[float]] | None:
         """Return how far noise takes the coefficients, so often, alike to both sides of each.
 
         By how much each moves with each sum, from where they are: so it holds where noise is
-        little beside what the rows tell. What the law of the columns does is not in it.
+        little beside what the rows tell. What the law of the columns does is not in it. None
+        of many columns: it would take minutes.
         """
         if not 0 < confidence < 1:
             raise ValueError("a confidence lies between 0 and 1")
+        if len(self.codes) - 1 > MOST_TOLD:
+            return None
         step, here = max(1, round(self.mechanism.scale_shown * NEAR)), self.value(drawn)
         slopes = []
         for place, part in enumerate(drawn):
@@ -217,6 +226,19 @@ def _scores(shares: Doubles) -> Doubles:
     return np.fromiter(flat, dtype=np.float64, count=shares.size).reshape(shares.shape)
 
 
+def _plan(call: Call, facts: Facts) -> LogisticRelease:
+    if facts.cells > MOST_GROUPS:
+        raise refusal(
+            "DPQ404",
+            f"{call.function} is fitted in {MOST_GROUPS} groups at most",
+            call.span,
+            f"there are {facts.cells} groups",
+            ("each fit takes time, whatever the rows are.",),
+            "leave out GROUP BY",
+        )
+    return plane(call, facts, LogisticRelease)
+
+
 LOGREG = DPFunction(
     name="DP_LOGREG",
     summary="The log-odds of a condition by some columns, by logistic regression: a list of "
@@ -228,6 +250,6 @@ LOGREG = DPFunction(
     gives=Gives.NUMBERS,
     parameters=COMMON,
     mechanisms=NOISES,
-    plan=lambda call, facts: plane(call, facts, LogisticRelease),
+    plan=_plan,
     example="SELECT DP_LOGREG(remote, [age, rating], eps=0.5) AS odds FROM staff",
 )
