@@ -30,6 +30,7 @@ from dpquery.ir.expr import Scalar
 from dpquery.ir.measures import Candidates
 from dpquery.ir.query import Key
 from dpquery.ir.walk import constants_in, filled
+from dpquery.mechanisms import MaxNorm
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan
@@ -222,6 +223,10 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
         return total**2, squared(release.distance)
     (a,), (b,) = before.given, after.given
     sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    if isinstance(release.mechanism, MaxNorm):
+        size = release.mechanism.size
+        lists = (sizes[at : at + size] for at in range(0, len(sizes), size))
+        return squared(sum(map(max, lists))), squared(release.distance)
     if isinstance(release, CdfRelease) or release.mechanism.norm == 1:
         return squared(sum(sizes)), squared(release.distance)
     return Fraction(sum(size * size for size in sizes)), squared(release.distance)

@@ -50,7 +50,7 @@ def smoothing(distance: Fraction, epsilon: Fraction) -> Fraction:
     rounded up here.
     """
     least = SLACK * min(epsilon, Fraction(1)) / 2
-    ratio = 5 * max(1, math.ceil(distance**2)) / least
+    ratio = 5 * max(1, math.floor(distance**2)) / least
     log = math.log(ratio.numerator) - math.log(ratio.denominator)
     return Fraction(math.ceil(log * 1024 / 19.6) + 1, 1024)
 
@@ -66,11 +66,15 @@ def is_proven(
 
 
 def least_variance(distance: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction | None:
-    """Return the least variance on a grid that is shown so; None where there is none."""
-    if epsilon > LARGEST:
+    """Return the least variance on a grid that is shown so; None where there is none.
+
+    It goes with the square of the distance, so that rho is the same before a limit is found and
+    after it: from 1 on, `smoothing` grows more slowly than that.
+    """
+    if epsilon > LARGEST or distance < 1:
         return None
     ratio = _least_ratio(epsilon * (1 - SLACK), delta * (1 - SLACK))
-    return distance**2 * ratio + smoothing(distance, epsilon)
+    return distance**2 * (ratio + smoothing(Fraction(1), epsilon))
 
 
 @lru_cache(maxsize=256)

@@ -154,7 +154,10 @@ def require_close(answer: Answer, place: int, column: int, exact: object) -> Non
 
 
 def width(cell) -> Fraction:
-    low, high = cell.interval(SURE)
+    found = cell.interval(SURE)
+    if found is None:  # of what is computed, worlds do not tell so much
+        return Fraction(0)
+    low, high = found
     return max(Fraction(high) - Fraction(cell.value), Fraction(cell.value) - Fraction(low))
 
 

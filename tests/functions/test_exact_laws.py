@@ -15,11 +15,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpquery import functions
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments.mean_variance import BernsteinRelease
+from dpquery.functions.order_statistics import quantile as quantiles
 from dpquery.functions.order_statistics.quantile import QuantileRelease
 from dpquery.ir.sensitivity import sensitivity, simplex_sensitivity
 from tests.functions.tables import (
@@ -319,7 +319,7 @@ def rate_in_print(order: Fraction, total: int, **_: bool) -> Fraction:
 def test_epsilon_as_the_rate_of_a_quantile_fails_the_law(
     order: str, relation: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(functions.quantile, "rank_range", rate_in_print)
+    monkeypatch.setattr(quantiles, "rank_range", rate_in_print)
     assert loss_on_a_wide_grid(order, relation) > 1.45
     if order in {"0.5", "0.75"} and relation is SUBSTITUTE:
         assert quantile_loss(order, "ungrouped", relation) > 1.4

