@@ -151,7 +151,7 @@ def test_an_analyst_asks_and_an_owner_looks(screen: Screen):
     assert screen.text == GROUPS
 
     # The price and the expected error, before anything is sent.
-    screen.see("#price", "95% within ±")
+    screen.see("#price", "95% within at most ±")
     screen.shoot("price")
     screen.ask(GROUPS)
     screen.see("#answer th", "noise ±")
