@@ -159,7 +159,8 @@ def _word(source: Source, node: exp.Expr, spans: Spans) -> tuple[str, Span]:
     """Name a construct in the words of SQL, and find the words that make it."""
     name = next((word for kind, word in _WORDS.items() if isinstance(node, kind)), None)
     sides = (node.args.get("this"), node.args.get("expression"))
-    if name is None and isinstance(node, exp.Binary) and None not in sides:
+    both = all(isinstance(side, exp.Expr) for side in sides)  # of two dots in a row, one is ""
+    if name is None and isinstance(node, exp.Binary) and both:
         operator = Span(spans.of(node.this).end, spans.of(node.expression).start)
         text = source.snippet(operator).rstrip("( \n\t")
         start = operator.start + len(text) - len(text.lstrip(") \n\t"))
