@@ -1,4 +1,4 @@
-"""DP_COUNT and DP_COUNT_IF: how many rows, with a value or not, different values, or units.
+"""DP_COUNT, DP_COUNT_IF and DP_SUM: how many rows, different values or units; and sums.
 
 Sensitivity: a unit's rows have a total weight of at most limit * scale (`ir/sensitivity.py`),
 and each row is counted with its weight or not at all, so adding, removing or replacing one unit

@@ -112,7 +112,7 @@ class DensityRelease(Release):
         if self.cosines:
             rows = _whole_cosines(len(ranges))
             return [
-                sum(weight * part for weight, part in zip(ranges, row, strict=True) if weight)
+                sum(weight * part for weight, part in zip(ranges, row, strict=True))
                 for row in rows
             ]
         starts = [end // self._width for end in self._ends[:-1]]

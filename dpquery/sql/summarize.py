@@ -55,7 +55,7 @@ class Summary:
     @property
     def _named(self) -> str:
         query = f"SELECT * FROM {self.rows}" if self._is_named else self.rows
-        return f"{_ROWS} AS ({query})"
+        return f"{_ROWS} AS ({query}\n)"  # a comment may stand at its end
 
     def require_rows(self) -> None:
         """Require that the rows are a name or a query.

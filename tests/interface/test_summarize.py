@@ -93,6 +93,12 @@ def test_rows_of_a_view_or_a_query_are_summarized(session: Session):
     assert int(view.rows[0][2]) > 45
 
 
+def test_a_query_may_end_in_a_comment(session: Session):
+    plain = session.explain("SUMMARIZE SELECT age FROM staff", eps=1)
+    told = session.explain("SUMMARIZE SELECT age FROM staff -- all of it", eps=1)
+    assert [step.function for step in told.steps] == [step.function for step in plain.steps]
+
+
 def test_public_values_and_refusals_depend_on_no_rows(session: Session):
     schema = session.columns("SUMMARIZE staff OPTIONS(epsilon=1)")
     assert schema.names == SHOWN
