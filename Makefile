@@ -8,6 +8,9 @@ k ?=
 sets ?= 3
 draws ?= 4
 
+# Tests start hundreds of processes: with this set, each would compile all of dpquery again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 # Which folders of tests/ an area has: tests/README.md says when to run which.
 sql_tests := sql corpus core

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpquery.functions.base import Measured, Release
-from dpquery.functions.mode_top_k import MajorityRelease, ModeRelease, TopRelease
+from dpquery.functions.distributions.mode_top_k import MajorityRelease, ModeRelease, TopRelease
 from dpquery.functions.moments.mean_variance import ChosenMeanRelease
 from dpquery.functions.order_statistics.min_max import ExtremeRelease, FirstAboveRelease
 from dpquery.mechanisms import DiscreteStaircase, FirstNoisyCount, LargestNoisyCounts, NoisyTop

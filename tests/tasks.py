@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpquery import functions, rowfunctions
 from dpquery.functions.base import DPFunction, Expression
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.policy import keys
 from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction

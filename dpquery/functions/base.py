@@ -20,7 +20,7 @@ from dpquery.core.privacy_events import Event
 from dpquery.core.source_text import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.functions.error_floors import Floor
 from dpquery.functions.example_bounds import narrower
 from dpquery.ir.measures import (

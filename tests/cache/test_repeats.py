@@ -25,7 +25,7 @@ from dpquery.core.privacy import NO_LOSS
 from dpquery.core.source_text import Span
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.mode_top_k import ModeRelease
+from dpquery.functions.distributions.mode_top_k import ModeRelease
 from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session

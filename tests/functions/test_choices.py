@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from dpquery.core.privacy import Neighbours
-from dpquery.functions import base, mode_top_k
+from dpquery.functions import base
+from dpquery.functions.distributions import mode_top_k
 from dpquery.functions.order_statistics import min_max as extremes
 from dpquery.functions.order_statistics import min_max as first_above
 from dpquery.mechanisms import (

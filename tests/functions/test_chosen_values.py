@@ -15,7 +15,7 @@ from dpquery.core.privacy import Neighbours
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.base import Facts
-from dpquery.functions.mode_top_k import MOST_VALUES
+from dpquery.functions.distributions.mode_top_k import MOST_VALUES
 from dpquery.functions.order_statistics import min_max as extremes
 from dpquery.functions.quantize import value_of
 from dpquery.ir.expr import ColumnRef

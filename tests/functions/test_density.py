@@ -14,7 +14,7 @@ import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.functions.base import Facts
-from dpquery.functions.density import COSINES, DensityRelease
+from dpquery.functions.distributions.density import COSINES, DensityRelease
 from dpquery.mechanisms import MaxNorm
 from tests.functions.tables import (
     ALONE,

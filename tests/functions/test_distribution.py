@@ -17,7 +17,7 @@ import dpquery
 from dpquery.core.privacy import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.histogram_cdf import nearest_counts
+from dpquery.functions.distributions.histogram_cdf import nearest_counts
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal
 from tests.functions.tables import ALONE, NOWHERE, SUBSTITUTE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded

@@ -412,7 +412,8 @@ def dying(policy, when):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("when", [pytest.param("reading", marks=pytest.mark.slow), "storing"])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["reading", "storing"])
 def test_a_process_that_is_killed_has_failed(policy, when):
     """In whatever moment after the charge: nothing has to be written for it to count."""
     edit(policy, "[tables.staff]", "[limits]\nmax_failures = 3\n[tables.staff]")

@@ -81,12 +81,12 @@ CALLS += ["DP_MODE(x, eps=1)", "DP_MODE(g, eps=1)", "DP_MAJORITY(b, eps=1)"]
 CALLS += ["DP_TOP_K(x, 2, eps=1)", "DP_TOP_K(g, 1, eps=1)"]
 CALLS += ["DP_MIN(x, eps=1)", "DP_MAX(y, eps=1)", "DP_FIRST_ABOVE(x, 9, eps=1)"]
 WORLDS = [
-    (Neighbours.SUBSTITUTE, True, "weights"),
+    (Neighbours.SUBSTITUTE, True, "one row per unit"),
     *(
         pytest.param(relation, grouped, kind, marks=pytest.mark.slow)
         for kind in ("weights", "one row per unit")
         for relation, grouped in product(Neighbours, [False, True])
-        if (kind, relation, grouped) != ("weights", Neighbours.SUBSTITUTE, True)
+        if (kind, relation, grouped) != ("one row per unit", Neighbours.SUBSTITUTE, True)
     ),
 ]
 LIMIT = 2

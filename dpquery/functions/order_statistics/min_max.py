@@ -42,8 +42,8 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
+from dpquery.functions.distributions.mode_top_k import ChosenRelease, small_histogram
 from dpquery.functions.error_targets import CONFIDENCE, RANK_ERROR
-from dpquery.functions.mode_top_k import ChosenRelease, small_histogram
 from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
 from dpquery.functions.quantize import code_of, in_rows
 from dpquery.ir.expr import Code

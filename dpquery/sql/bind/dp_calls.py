@@ -26,7 +26,7 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.functions.error_targets import CONFIDENCE, ERRORS, OVER
 from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import ColumnRef, Expr

@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 
 from dpquery.errors import QueryRefused, refusal
 from dpquery.functions.base import DPFunction, Expression
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.functions.example_bounds import example_values
 from dpquery.ir.expr import Compare, Expr, Literal, Widen
 from dpquery.sql.bind.rows.expressions import Conditions

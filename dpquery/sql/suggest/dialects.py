@@ -19,7 +19,7 @@ from dpquery.core.privacy import decimal_text
 from dpquery.core.source_text import Source, Span, width
 from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.rows.expressions import Conditions

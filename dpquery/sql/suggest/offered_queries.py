@@ -20,7 +20,7 @@ from dpquery.core.privacy import decimal_text, exact_number
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
 from dpquery.errors import Diagnostic, Worded
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
 from dpquery.functions.example_bounds import example_bounds
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Expr

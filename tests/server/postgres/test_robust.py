@@ -203,7 +203,7 @@ def test_psycopg_cancels_and_time_outs_hold(server: Served):
 
 def many_visits(place: Path) -> None:
     """Have so many rows that reading them takes seconds."""
-    count = 6_000_000
+    count = 18_000_000
     rows = np.arange(count)
     table = pa.table(
         {

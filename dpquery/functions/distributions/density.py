@@ -46,9 +46,9 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.cut_points import Points
-from dpquery.functions.histogram_cdf import cells_l2, nearest_counts, numbers_of
-from dpquery.functions.mode_top_k import cells_distance
+from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.histogram_cdf import cells_l2, nearest_counts, numbers_of
+from dpquery.functions.distributions.mode_top_k import cells_distance
 from dpquery.functions.order_statistics.base import grid_of, too_many_groups
 from dpquery.functions.quantize import in_rows
 from dpquery.ir.measures import GroupRequest, Histogram

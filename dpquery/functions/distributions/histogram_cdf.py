@@ -49,9 +49,9 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both
-from dpquery.functions.cut_points import Points
+from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.mode_top_k import cells_distance
 from dpquery.functions.error_floors import Floor
-from dpquery.functions.mode_top_k import cells_distance
 from dpquery.functions.order_statistics.base import too_many_groups
 from dpquery.functions.quantize import code_of, from_code, in_rows, known_range
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal, Not, Scalar, Widen

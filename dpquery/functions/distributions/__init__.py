@@ -1,0 +1,1 @@
+"""Functions of how values are spread: histograms, densities, the most frequent values."""
