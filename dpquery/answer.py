@@ -19,7 +19,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from dpquery.core import html
-from dpquery.core.privacy import Loss, Neighbours, decimal_text, exact_number
+from dpquery.core.privacy_loss import Loss, Neighbours, decimal_text, exact_number
 from dpquery.core.source_text import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out, value_text
 from dpquery.errors import listed, nearest, shown

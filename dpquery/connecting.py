@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpquery.client.link import SCHEMES, unfit
 from dpquery.client.remote import AnySession, RemoteSession
-from dpquery.core.privacy import Loss
+from dpquery.client.server_connection import SCHEMES, unfit
+from dpquery.core.privacy_loss import Loss
 from dpquery.errors import listed, nearest, shown
 from dpquery.policy.adhoc import Paths, Rows, adhoc_policy, read_argument, unsuited
-from dpquery.policy.keys import BUDGET
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
+from dpquery.policy.toml_keys import BUDGET
 
 if TYPE_CHECKING:
     from dpquery.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.cache.privacy_scope import promise_of
+from dpquery.cache.table_identity import promise_of
 from dpquery.engine import open_engine
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.public_engine import PublicEngine

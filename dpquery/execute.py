@@ -13,11 +13,11 @@ from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge, Receipt
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.limits import Standing
-from dpquery.budget.parallel import EVERYBODY, Touched
+from dpquery.budget.parallel_composition import EVERYBODY, Touched
 from dpquery.budget.refusals import more_of
 from dpquery.cache.lookup import TOO_LONG, Drawn, Lookup
 from dpquery.core.interrupts import was_stopped
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.source_text import Source
 from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
@@ -28,7 +28,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable, added_up, find_bounds, release, shown
-from dpquery.sql.suggest.offered_queries import within_delta
+from dpquery.sql.suggest.sample_queries import within_delta
 
 E = TypeVar("E", bound=DPQueryError)
 

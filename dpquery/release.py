@@ -15,7 +15,7 @@ from dpquery.core.types import Type
 from dpquery.engine.base import Exact
 from dpquery.errors import internal
 from dpquery.functions.base import NoisyCell
-from dpquery.functions.found_groups import ordered
+from dpquery.functions.dp_keys import ordered
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Key, Scan, combinations
 from dpquery.mechanisms.randomness import Randomness

@@ -25,11 +25,11 @@ from dpquery.budget.ledger.charge_and_receipt import (
     Receipt,
 )
 from dpquery.budget.ledger.earlier_releases import AlreadyRefined
-from dpquery.budget.statement_prices import Prices
+from dpquery.budget.statement_budget import Prices
 from dpquery.cache.lookup import Cache, Lookup
 from dpquery.core import html
 from dpquery.core.interrupts import heard
-from dpquery.core.privacy import NO_LOSS, Ceiling, Loss
+from dpquery.core.privacy_loss import NO_LOSS, Ceiling, Loss
 from dpquery.core.source_text import Source, Span
 from dpquery.database import Database
 from dpquery.engine.base import uncharged
@@ -43,16 +43,16 @@ from dpquery.plan.plan import Plan, guarantee_of, make_plan
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable
 from dpquery.session_base import Usable
-from dpquery.session_methods import catalog as catalogue
-from dpquery.session_methods.above_threshold import (
+from dpquery.session_methods import tables_and_charges as catalogue
+from dpquery.session_methods.builder import Query
+from dpquery.session_methods.forecast import Asked, Forecast, Questions, forecast, share_out
+from dpquery.session_methods.threshold_stream import (
     Stream,
     StreamState,
     count_of,
     not_limited,
     start_stream,
 )
-from dpquery.session_methods.builder import Query
-from dpquery.session_methods.forecast import Asked, Forecast, Questions, forecast, share_out
 from dpquery.sql.bigquery import respelled
 from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.binder import bind, bind_view
@@ -73,7 +73,7 @@ from dpquery.sql.parse.parser import parse
 from dpquery.sql.postprocess.from_clause import Open
 from dpquery.sql.privacy_rules import check
 from dpquery.sql.suggest.dialects import with_accepted_queries
-from dpquery.sql.suggest.offered_queries import query_of_policy
+from dpquery.sql.suggest.sample_queries import query_of_policy
 from dpquery.sql.summarize import Summary, read_summary
 from dpquery.sql.views import View, Views, reading
 

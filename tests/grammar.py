@@ -15,8 +15,8 @@ from functools import cache
 from hypothesis import strategies as st
 
 from dpquery import functions, rowfunctions
-from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.postprocess.functions import NAMES as RESULTS
+from dpquery.sql.postprocess.builtin_functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.builtin_functions import NAMES as RESULTS
 from tests.tasks import ROOT
 
 __all__ = ["asked", "mutated", "texts", "vocabulary"]

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.core.types import Kind
 from dpquery.engine.base import Engine, Exact
-from dpquery.functions.distributions.histogram_cdf import CdfRelease
-from dpquery.functions.found_groups import KeysRelease
+from dpquery.functions.distributions.histogram_and_cdf import CdfRelease
+from dpquery.functions.dp_keys import KeysRelease
 from dpquery.functions.gaussian_vector import VectorRelease
 from dpquery.functions.order_statistics.quantile import QuantileRelease, QuantilesRelease
 from dpquery.ir.expr import Scalar

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT
 from dpquery.policy.model import Bounds, Column, Files, Policy, Table
 from tests.neighbours import Row

@@ -13,7 +13,7 @@ from fractions import Fraction
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import (
     BOOLEAN,
     DATE,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from dpquery import functions, rowfunctions
 from dpquery.functions.base import DPFunction, Expression
-from dpquery.functions.distributions.cut_points import Points
-from dpquery.policy import keys
+from dpquery.functions.distributions.points_argument import Points
+from dpquery.policy import toml_keys
 from dpquery.policy.document import written
 from dpquery.rowfunctions.base import RowFunction
 from dpquery.sql.bind.scope import INTERVAL_ENDS
-from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.postprocess.functions import NAMES as RESULTS
+from dpquery.sql.postprocess.builtin_functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.builtin_functions import NAMES as RESULTS
 from tests.corpus.benchmarks import page as benchmarks
 from tests.docs import follow, picture
 
@@ -92,17 +92,17 @@ def policy_page() -> str:
     """Return the text of docs/policy.md."""
     parts = [
         "# Keys of a policy",
-        "`make docs` writes this from `dpquery/policy/keys.py`; [`owners.md`](owners.md) says "
-        "how to choose. Only `[budget]` and one table have to be there; every key may be left "
-        "out unless this page says otherwise. A key that is not listed here is refused. What a "
-        "key costs is privacy (what an answer may tell of somebody), noise (what hides it), "
-        "time of the machine, or nothing.",
-        *chain.from_iterable(map(_group, keys.GROUPS)),
+        "`make docs` writes this from `dpquery/policy/toml_keys.py`; [`owners.md`](owners.md) "
+        "says how to choose. Only `[budget]` and one table have to be there; every key may be "
+        "left out unless this page says otherwise. A key that is not listed here is refused. "
+        "What a key costs is privacy (what an answer may tell of somebody), noise (what hides "
+        "it), time of the machine, or nothing.",
+        *chain.from_iterable(map(_group, toml_keys.GROUPS)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _group(group: keys.Group) -> tuple[str, str, str]:
+def _group(group: toml_keys.Group) -> tuple[str, str, str]:
     rows = [
         f"| `{_cell(key.line)}` | {_cell(key.reader.takes)} | {_key(key)} | {key.costs} |"
         for key in group.keys
@@ -111,7 +111,7 @@ def _group(group: keys.Group) -> tuple[str, str, str]:
     return f"## `{group.header}`", group.says, table
 
 
-def _key(key: keys.Key) -> str:
+def _key(key: toml_keys.Key) -> str:
     beside = (
         ("Not beside", [f"`{other.key}`" for other in key.excludes]),
         ("Needs", [" or ".join(f"`{k}`" for k in other.keys) for other in key.needs]),

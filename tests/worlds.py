@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Receipt
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.source_text import Source, Span
 from dpquery.core.types import INTEGER, Type
 from dpquery.engine import open_engine

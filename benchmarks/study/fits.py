@@ -229,8 +229,8 @@ def _opendp_bins(values: Values) -> Callable[[], Values]:
 
 def biases() -> Iterator[tuple[str, int, float, float]]:
     """Give how far coefficients by moments are from those of all rows, of several laws."""
+    from dpquery.functions.moments.coefficient_intervals import Normal
     from dpquery.functions.moments.logistic import fitted
-    from dpquery.functions.moments.plane_ranges import Normal
 
     for law, made in LAWS.items():
         for count in (1, 3):

@@ -28,7 +28,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.study.figures import markdown
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, INTEGER
 from dpquery.functions.base import Facts, Release

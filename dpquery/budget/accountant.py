@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
@@ -23,6 +22,7 @@ from dpquery.core.privacy_events import (
     Release,
     releases,
 )
+from dpquery.core.privacy_loss import NO_LOSS, Loss
 from dpquery.errors import internal
 
 RHO_UNIT = 10**40

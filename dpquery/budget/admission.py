@@ -6,7 +6,7 @@ from dpquery.budget.accountant import Spent
 from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Totals
 from dpquery.budget.limits import all_standings, least_left
-from dpquery.budget.parallel import EITHER, Counting
+from dpquery.budget.parallel_composition import EITHER, Counting
 from dpquery.budget.refusals import Request
 
 

@@ -24,8 +24,8 @@ from fractions import Fraction
 from dpquery.budget.accountant import Spent
 from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.record import Total, Totals
-from dpquery.budget.parallel import EITHER, EVERYBODY, Counting, Touched
-from dpquery.core.privacy import Ceiling, Loss
+from dpquery.budget.parallel_composition import EITHER, EVERYBODY, Counting, Touched
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above
 
 SHORT = 6

@@ -11,9 +11,9 @@ from fractions import Fraction
 from dpquery.budget.accountant import RHO_UNIT, additive, basic
 from dpquery.budget.ledger.charge_and_receipt import Charge, FailureLimit
 from dpquery.budget.limits import SHORT, Standing, least_left, root_below
-from dpquery.budget.parallel import Touched
-from dpquery.core.privacy import EPSILON_MIN, decimal_text
+from dpquery.budget.parallel_composition import Touched
 from dpquery.core.privacy_events import BoundedRange, Concentrated, Event, Pure, releases
+from dpquery.core.privacy_loss import EPSILON_MIN, decimal_text
 from dpquery.core.zcdp import rho_below
 from dpquery.errors import BudgetRefused, Diagnostic, Worded
 

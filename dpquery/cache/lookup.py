@@ -17,7 +17,7 @@ from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.refine import Refiner
 from dpquery.cache.release_codec import decode_cells, encode_cells
 from dpquery.cache.release_keys import NOTHING, Keys, Values
-from dpquery.core.stable_names import identity
+from dpquery.core.identity_text import identity
 from dpquery.core.types import Interval
 from dpquery.finish import ready
 from dpquery.functions.base import NoisyCell, Release

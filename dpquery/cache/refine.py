@@ -24,8 +24,8 @@ from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.budget.ledger.earlier_releases import EarlierRelease, Holder, Refinable, State
 from dpquery.cache.release_codec import decode_cells
 from dpquery.cache.release_keys import NOTHING, Keys, Values
-from dpquery.core.privacy import decimal_text
 from dpquery.core.privacy_events import Event
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.functions.additive_releases import AdditiveRelease, in_place_of
 from dpquery.functions.base import Release
 from dpquery.ir.expr import Apply

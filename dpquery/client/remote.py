@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dpquery.answer import Answer
-from dpquery.budget.statement_prices import read_price
-from dpquery.client.link import Link, misread, unfit
+from dpquery.budget.statement_budget import read_price
+from dpquery.client.server_connection import Link, misread, unfit
 from dpquery.client.wire_format import loads
-from dpquery.core.privacy import exact_number
+from dpquery.core.privacy_loss import exact_number
 from dpquery.core.source_text import Source
 from dpquery.errors import DPQueryError, QueryRefused
 from dpquery.session_base import Usable

@@ -12,7 +12,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.source_text import visible, width
 
 _LONGEST = 64

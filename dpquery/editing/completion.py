@@ -16,7 +16,7 @@ from dpquery.editing.cursor_context import Place, Word, place_of, words_of
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL, find
 from dpquery.functions.base import WEIGHTS, DPFunction, Expression, Positional, Takes
-from dpquery.functions.found_groups import KEYS
+from dpquery.functions.dp_keys import KEYS
 from dpquery.sql.bind.scope import INTERVAL_ENDS, written_name
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ from dpquery.policy.model import (
     place_name,
 )
 from dpquery.policy.sources import parquet_footers
-from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.misfits import Misfit, file_misfits
+from dpquery.policy.sources.open_external import opened
 from dpquery.policy.sources.parquet_footers import footer
 from dpquery.policy.sources.schema import Schema, file_schemas, fitted
-from dpquery.policy.sources.snapshots import Snapshot, State
+from dpquery.policy.sources.schema_mismatches import Misfit, file_misfits
+from dpquery.policy.sources.snapshot_reader import Snapshot, State
 
 _END = 2**20
 
@@ -154,7 +154,7 @@ def misfits_of(table: Table) -> list[Misfit]:
 def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
     """Return a table with where its columns are, and how its own schema differs."""
     if isinstance(table.source, DatabaseTable):
-        from dpquery.engine.duckdb.sources.duckdb_files import fit_in_file
+        from dpquery.engine.duckdb.sources.duckdb_schema import fit_in_file
 
         return fit_in_file(table)
     misfits = file_misfits(table)
@@ -167,7 +167,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     Raises:
         OSError: they cannot be read.
     """
-    from dpquery.engine.duckdb.sources.views import batches
+    from dpquery.engine.duckdb.sources.source_views import batches
 
     return batches(table, names)
 
@@ -178,7 +178,7 @@ def schemas_of(database: Path) -> Mapping[tuple[str, str], Schema]:
     Raises:
         Unfit: DPQ601 the file cannot be opened, or not without reading rows.
     """
-    from dpquery.engine.duckdb.sources.duckdb_files import schemas_in_file
+    from dpquery.engine.duckdb.sources.duckdb_schema import schemas_in_file
 
     return schemas_in_file(database)
 

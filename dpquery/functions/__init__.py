@@ -6,9 +6,9 @@ from dpquery.errors import internal
 from dpquery.functions.base import DPFunction
 from dpquery.functions.count_sum import COUNT, COUNT_IF, SUM
 from dpquery.functions.distributions.density import DENSITY
-from dpquery.functions.distributions.histogram_cdf import CDF, HISTOGRAM
+from dpquery.functions.distributions.histogram_and_cdf import CDF, HISTOGRAM
 from dpquery.functions.distributions.mode_top_k import MAJORITY, MODE, TOP_K
-from dpquery.functions.found_groups import KEYS
+from dpquery.functions.dp_keys import KEYS
 from dpquery.functions.moments.corr_regr import CORR, REGR_INTERCEPT, REGR_R2, REGR_SLOPE
 from dpquery.functions.moments.covariance import COVAR_POP, COVAR_SAMP
 from dpquery.functions.moments.linreg import LINREG

@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any, ClassVar, Self
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, INT64, Kind, Type, decimal_value
 from dpquery.errors import QueryRefused, refusal

@@ -15,12 +15,12 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from dpquery.core.privacy import Neighbours
 from dpquery.core.privacy_events import Event
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import WIDEST_EXACT, Kind, Type
 from dpquery.errors import QueryRefused, internal, refusal, without
-from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.points_argument import Points
 from dpquery.functions.error_floors import Floor
 from dpquery.functions.example_bounds import narrower
 from dpquery.ir.measures import (

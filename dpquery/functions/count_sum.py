@@ -28,8 +28,8 @@ from dpquery.functions.base import (
     Takes,
     without_option,
 )
-from dpquery.functions.clipping import CLIPPING
-from dpquery.functions.error_targets import CONFIDENCE, ERROR
+from dpquery.functions.clipping_report import CLIPPING
+from dpquery.functions.error_options import CONFIDENCE, ERROR
 from dpquery.functions.quantize import code_of, number_type
 from dpquery.ir.expr import Code, Expr, IsNull, Logic, Not
 from dpquery.ir.measures import (

@@ -32,7 +32,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.types import BOOLEAN
 from dpquery.ir.measures import Measure
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from dpquery.core.privacy import Ceiling, Neighbours, decimal_text, root_above
+from dpquery.core.privacy_loss import Ceiling, Neighbours, decimal_text, root_above
 from dpquery.core.zcdp import rho_below
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, NoisyCell, Release, Step, Words

@@ -13,7 +13,7 @@ from datetime import date, time, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import (
     BOOLEAN,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import stats
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, in_steps, in_type
 from dpquery.functions.base import Measured, Release, Step, Words
 from dpquery.mechanisms import DiscreteLaplace

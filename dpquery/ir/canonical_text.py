@@ -16,8 +16,8 @@ from datetime import date, time
 from enum import Enum
 from fractions import Fraction
 
+from dpquery.core.identity_text import identity
 from dpquery.core.source_text import Span
-from dpquery.core.stable_names import identity
 from dpquery.core.types import Type
 from dpquery.errors import internal
 from dpquery.ir.expr import Code, ColumnRef, Constant

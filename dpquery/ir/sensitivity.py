@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from dpquery.core.privacy import Neighbours, root_above
+from dpquery.core.privacy_loss import Neighbours, root_above
 from dpquery.ir.measures import (
     Candidates,
     CountRows,

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.core.arrow_columns import table_of
-from dpquery.core.privacy import NO_LOSS, Neighbours, decimal_text
+from dpquery.core.privacy_loss import NO_LOSS, Neighbours, decimal_text
 from dpquery.functions.base import Release
-from dpquery.lab.laws import Law
+from dpquery.lab.synthetic_data import Law
 from dpquery.lab.topics import LEVEL, Topic
 from dpquery.lab.trial import Asked, Drawn, Rows, draw
 from dpquery.mechanisms.randomness import Randomness

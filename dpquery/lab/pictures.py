@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.display.charts import Chart, Series, chart_of, on_axes
 from dpquery.lab.compare import Outcome, Setting, Wishes, short
 

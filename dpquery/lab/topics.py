@@ -14,12 +14,12 @@ import numpy as np
 
 from dpquery.functions.base import DPFunction, NoisyCell, Release
 from dpquery.functions.count_sum import COUNT, SUM
-from dpquery.functions.distributions.histogram_cdf import HISTOGRAM
+from dpquery.functions.distributions.histogram_and_cdf import HISTOGRAM
 from dpquery.functions.distributions.mode_top_k import MODE, TOP_K
 from dpquery.functions.moments.mean_variance import AVG, PROPORTION, STDDEV_POP, VAR_POP
 from dpquery.functions.order_statistics.min_max import MAX
 from dpquery.functions.order_statistics.quantile import QUANTILE
-from dpquery.lab.laws import Floats
+from dpquery.lab.synthetic_data import Floats
 from dpquery.lab.trial import Asked, Rows
 from dpquery.mechanisms.randomness import Int64s
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER, Interval
 from dpquery.errors import QueryRefused, internal

@@ -7,14 +7,13 @@ line in `ALL`.
 
 from dpquery.mechanisms.above_threshold import AboveThreshold
 from dpquery.mechanisms.base import AdditiveNoise, Mechanism, PureNoise
+from dpquery.mechanisms.bounded_mean import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.exponential import FiniteExponential, PermuteAndFlip
 from dpquery.mechanisms.gaussian import DiscreteGaussian
 from dpquery.mechanisms.laplace import DiscreteLaplace, RefinedLaplace
 from dpquery.mechanisms.majority import Majority
 from dpquery.mechanisms.max_norm import MaxNorm
-from dpquery.mechanisms.mean_selection import MeanExponential, MeanInverseSensitivity
 from dpquery.mechanisms.partition_selection import PartitionSelection
-from dpquery.mechanisms.quantiles.above_threshold import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.quantiles.exponential import GapQuantile, GridQuantile, rank_range
 from dpquery.mechanisms.quantiles.fitted import FittedQuantiles
 from dpquery.mechanisms.quantiles.independent import IndependentQuantiles
@@ -24,8 +23,9 @@ from dpquery.mechanisms.quantiles.joint import (
     SmoothedJointQuantiles,
     joint_move,
 )
-from dpquery.mechanisms.quantiles.noisy import NoisyQuantile
+from dpquery.mechanisms.quantiles.output_perturbation import NoisyQuantile
 from dpquery.mechanisms.quantiles.recursive import RecursiveQuantiles
+from dpquery.mechanisms.quantiles.threshold_quantiles import ThresholdQuantiles, threshold_cost
 from dpquery.mechanisms.quantiles.tree import TreeQuantiles
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.staircase import DiscreteStaircase

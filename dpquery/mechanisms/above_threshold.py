@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Pure
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import FEW, geometric, geometric_many, tail_bound

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import BoundedRange, Event, Pure
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.randomness import Randomness
 
 Distance = int | Fraction

@@ -14,7 +14,7 @@ from itertools import accumulate, compress
 from operator import index
 from typing import ClassVar, Self
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, PureEvent, RangeEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import coins, ln2_around, shrunk_coin, tail_bound

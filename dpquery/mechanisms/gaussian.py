@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.analytic import is_proven, least_variance
-from dpquery.core.privacy import Loss, root_above
+from dpquery.core.analytic_gaussian import is_proven, least_variance
 from dpquery.core.privacy_events import Concentrated, Gaussian
+from dpquery.core.privacy_loss import Loss, root_above
 from dpquery.core.zcdp import epsilon_above, variance_ratio
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken, collect
@@ -72,7 +72,7 @@ class DiscreteGaussian:
         and the squares of the shifts add up to d^2 or less. Epsilon and delta follow from rho
         by Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), section 2.3 (`core/zcdp.py`); at
         the sensitivity also from the law of normal noise of slightly less variance, of which
-        this noise is made by rounding (`core/analytic.py`).
+        this noise is made by rounding (`core/analytic_gaussian.py`).
 
     Sampling:
         Exact: integers and uniform bits only. Algorithm 3 of the same paper: a discrete Laplace

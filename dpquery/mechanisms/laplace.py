@@ -16,8 +16,8 @@ from operator import index
 from statistics import NormalDist
 from typing import ClassVar
 
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Refined
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import AdditiveNoise, Distance, PureEvent
 from dpquery.mechanisms.max_norm import MaxNorm
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken

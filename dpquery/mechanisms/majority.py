@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import index
 from typing import ClassVar
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import two_sided

@@ -14,7 +14,7 @@ from operator import index
 from statistics import NormalDist
 from typing import ClassVar
 
-from dpquery.core.privacy import Loss, root_above
+from dpquery.core.privacy_loss import Loss, root_above
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import FEW, geometric, geometric_many

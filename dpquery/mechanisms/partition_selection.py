@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Approximate
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.randomness import Randomness, less
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import index
 from typing import ClassVar
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import geometric, ln2_around, shrunk_coin

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken

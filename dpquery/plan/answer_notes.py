@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil, prod
 
-from dpquery.core.privacy import exact_text
+from dpquery.core.privacy_loss import exact_text
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN
 from dpquery.errors import listed
@@ -64,7 +64,7 @@ from dpquery.ir.relations import (
 from dpquery.ir.walk import expressions_in, nodes_in
 from dpquery.plan.auto_bounds import Search
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease
-from dpquery.rowfunctions.analysis.clamps import read_by_value
+from dpquery.rowfunctions.analysis.clamp_effects import read_by_value
 from dpquery.rowfunctions.analysis.conditions import conjuncts, with_literals
 from dpquery.rowfunctions.analysis.contradictions import unlisted
 

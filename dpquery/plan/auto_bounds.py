@@ -35,14 +35,14 @@ from dpquery.functions.bounds_search import (
     search_for,
     searched,
 )
-from dpquery.functions.clipping import reporting
+from dpquery.functions.clipping_report import reporting
 from dpquery.functions.example_bounds import narrower
 from dpquery.functions.quantize import known_range, require_held
 from dpquery.ir.canonical_text import Writer
 from dpquery.ir.query import Call, Contribution, Scan
 from dpquery.ir.relations import Filter, PublicJoin, Relation, tables_of, walk
 from dpquery.ir.walk import constants_in
-from dpquery.plan.touched_parts import require_groups
+from dpquery.plan.touched_partitions import require_groups
 from dpquery.policy.model import Policy, place_of
 from dpquery.rowfunctions.base import CALENDAR
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, decimal_text
+from dpquery.core.privacy_loss import EPSILON_MAX, EPSILON_MIN, decimal_text
 from dpquery.errors import PlanRefused, QueryRefused, refusal
 from dpquery.functions.base import Facts, without_option
 from dpquery.ir.query import Call

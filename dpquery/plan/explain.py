@@ -12,8 +12,8 @@ from dpquery.answer import Guarantee
 from dpquery.budget.accountant import NOTHING, Spent, additive, basic
 from dpquery.budget.limits import Standing
 from dpquery.core import html
-from dpquery.core.privacy import Loss, Neighbours, decimal_text
 from dpquery.core.privacy_events import Event
+from dpquery.core.privacy_loss import Loss, Neighbours, decimal_text
 from dpquery.core.source_text import visible_lines, width
 from dpquery.core.text_table import value_text
 from dpquery.core.types import BOOLEAN, Interval
@@ -35,7 +35,7 @@ from dpquery.ir.relations import (
 from dpquery.plan.answer_notes import copies_of, notes_of
 from dpquery.plan.auto_bounds import Search, limited, planned
 from dpquery.plan.plan import FrontierPlan, Plan, PlannedRelease, guarantee_of
-from dpquery.plan.touched_parts import is_apart
+from dpquery.plan.touched_partitions import is_apart
 from dpquery.policy.model import Policy
 from dpquery.rowfunctions.analysis.ranges import implied
 

@@ -26,7 +26,6 @@ from dpquery.functions.base import Facts, Release, not_stated, without_option
 from dpquery.functions.bounds_search import fallback
 from dpquery.ir.measures import Measure
 from dpquery.ir.query import Above, Call, Checked, Contribution, Frontier, Key, Scan
-from dpquery.plan.added_up import are_better, sums_of, whole_keys, with_all
 from dpquery.plan.auto_bounds import (
     Kept,
     Search,
@@ -39,10 +38,11 @@ from dpquery.plan.auto_bounds import (
     with_options,
 )
 from dpquery.plan.epsilon_for_error import error_bought, priced
+from dpquery.plan.grouping_sets import are_better, sums_of, whole_keys, with_all
 from dpquery.plan.shared_draws import shared_draws
-from dpquery.plan.touched_parts import if_weighed, require_shares, touched
+from dpquery.plan.touched_partitions import if_weighed, require_shares, touched
 from dpquery.policy.model import Policy, PublicFacts
-from dpquery.policy.units import likely_units
+from dpquery.policy.unit_paths import likely_units
 
 
 @dataclass(frozen=True, slots=True)

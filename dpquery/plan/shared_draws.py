@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpquery.core.privacy import Ceiling
+from dpquery.core.privacy_loss import Ceiling
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, significant
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.gaussian_vector import Member, VectorRelease, families, in_one_draw

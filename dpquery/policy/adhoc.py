@@ -2,7 +2,7 @@
 
 The schema of a table's files is read once and is policy from then on. Nothing else of a file
 is looked at: no rows, no counts, no statistics (I1). Values are read as those of a policy
-file are, by the keys of `keys.py`; what is offered is written in Python.
+file are, by the keys of `toml_keys.py`; what is offered is written in Python.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpquery.core.privacy import HALF, Ceiling, Loss, exact_number
+from dpquery.core.privacy_loss import HALF, Ceiling, Loss, exact_number
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import Unfit, written
-from dpquery.policy.keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
 from dpquery.policy.load import ledger_of_ones_own
 from dpquery.policy.model import (
     Bounds,
@@ -34,7 +33,6 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.readers import ascii_folded, read_name
 from dpquery.policy.sources.data_frames import is_frame, read_frame
 from dpquery.policy.sources.paths import (
     as_parquet,
@@ -53,7 +51,9 @@ from dpquery.policy.sources.schema import (
     schema_reader,
     united,
 )
-from dpquery.policy.units import likely_units, read_unit_type
+from dpquery.policy.toml_keys import BUDGET, COLUMN, PRIVACY, TABLE, Key
+from dpquery.policy.unit_paths import likely_units, read_unit_type
+from dpquery.policy.value_parsers import ascii_folded, read_name
 
 T = TypeVar("T")
 Paths = str | Path | Sequence[str | Path]

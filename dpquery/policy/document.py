@@ -1,7 +1,8 @@
 """The policy file as text, as TOML, and as sections that know where they stand.
 
-This module reads one small file and knows no key by name: which keys there are is in `keys.py`.
-Its promise is that a refusal can name file and line, and that no key is passed over (I9).
+This module reads one small file and knows no key by name: which keys there are is in
+`toml_keys.py`. Its promise is that a refusal can name file and line, and that no
+key is passed over (I9).
 """
 
 from __future__ import annotations

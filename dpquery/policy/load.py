@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpquery.core.privacy import HALF, Ceiling, Loss, decimal_text
+from dpquery.core.privacy_loss import HALF, Ceiling, Loss, decimal_text
 from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest
 from dpquery.policy.document import (
@@ -29,18 +29,6 @@ from dpquery.policy.document import (
     toml_key,
     toml_text,
     written,
-)
-from dpquery.policy.keys import (
-    ANALYST,
-    BUDGET,
-    COLUMN,
-    LEDGER,
-    LIMITS,
-    PRIVACY,
-    QUERIES,
-    SECTIONS,
-    TABLE,
-    missing,
 )
 from dpquery.policy.model import (
     MAIN,
@@ -60,7 +48,6 @@ from dpquery.policy.model import (
     Source,
     Table,
 )
-from dpquery.policy.readers import PARTS_MAX, ascii_folded, read_name, read_url
 from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
@@ -73,7 +60,19 @@ from dpquery.policy.sources.paths import (
     is_sqlite,
     unlinked,
 )
-from dpquery.policy.units import (
+from dpquery.policy.toml_keys import (
+    ANALYST,
+    BUDGET,
+    COLUMN,
+    LEDGER,
+    LIMITS,
+    PRIVACY,
+    QUERIES,
+    SECTIONS,
+    TABLE,
+    missing,
+)
+from dpquery.policy.unit_paths import (
     UNDECIDED,
     require_one_domain,
     several,
@@ -81,6 +80,7 @@ from dpquery.policy.units import (
     undecided,
     with_ways,
 )
+from dpquery.policy.value_parsers import PARTS_MAX, ascii_folded, read_name, read_url
 
 
 def load_policy(path: str | Path, *, private: bool = True) -> Policy:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from dpquery.core.privacy import HALF, Ceiling, Loss, Neighbours
-from dpquery.core.stable_names import Fact, identity, record
+from dpquery.core.identity_text import Fact, identity, record
+from dpquery.core.privacy_loss import HALF, Ceiling, Loss, Neighbours
 from dpquery.core.types import DAY, UTC_ZONE, Interval, Kind, RowLimit, Type, ordinal
 from dpquery.ir.expr import Scalar
 from dpquery.ir.query import Above
@@ -165,7 +165,7 @@ class External:
     """A table that a library of its own reads, of which the engine copies each state."""
 
     kind: str
-    """What opens it: a name in `external.py`."""
+    """What opens it: a name in `open_external.py`."""
     place: str
     """An absolute path, or a URL."""
     table: str = ""

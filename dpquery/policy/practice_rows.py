@@ -37,7 +37,7 @@ from dpquery.policy.model import (
     Table,
     Through,
 )
-from dpquery.policy.readers import ascii_folded
+from dpquery.policy.value_parsers import ascii_folded
 
 UNITS = 1000
 MOST_ROWS = 4

@@ -21,14 +21,14 @@ from dpquery.budget.ledger.owner_orders import Orders, decode_order
 from dpquery.budget.ledger.record import Record, Total, Totals
 from dpquery.budget.ledger.report import history_row
 from dpquery.budget.limits import Standing
-from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss, decimal_text, exact_number
+from dpquery.core.privacy_loss import BUDGET_MAX, Ceiling, Loss, decimal_text, exact_number
 from dpquery.core.source_text import visible
 from dpquery.database import Database
 from dpquery.editing.cursor_context import words_of
 from dpquery.errors import Diagnostic, PolicyInvalid, listed, shown
 from dpquery.policy.model import Policy
 from dpquery.server.users import analysts_of
-from dpquery.session_methods import catalog
+from dpquery.session_methods import tables_and_charges
 from dpquery.sql.bind.scope import fold
 
 Arguments = Mapping[str, Any]
@@ -204,7 +204,9 @@ def _asked(records: Sequence[Record], policy: Policy) -> Iterator[dict[str, Any]
     newest = [record for record in records if history_row(record)][-MOST_CHARGES:]
     paid = [record for record in newest if not record.is_order]
     remarks = dict(
-        zip(paid, catalog.remarks([one.entry() for one in paid], policy), strict=True)
+        zip(
+            paid, tables_and_charges.remarks([one.entry() for one in paid], policy), strict=True
+        )
     )
     for record in reversed(newest):
         row = history_row(record)

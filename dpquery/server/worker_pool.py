@@ -52,7 +52,7 @@ class ProcessSettings(Protocol):
 def command_of(module: str, **told: object) -> tuple[str, ...]:
     """Return what runs a module as a process of the server."""
     # -P: where the server was started is no place to read or to import from.
-    begin = sys.executable, "-P", "-m", "dpquery.server.start_process"
+    begin = sys.executable, "-P", "-m", "dpquery.server.process_main"
     return *begin, module, json.dumps(told)
 
 

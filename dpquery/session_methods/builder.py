@@ -25,8 +25,8 @@ from dpquery.answer import Answer
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, listed, nearest, refusal, shown
 from dpquery.functions.base import DPFunction, Expression
-from dpquery.functions.distributions.cut_points import Points
-from dpquery.functions.error_targets import ERRORS
+from dpquery.functions.distributions.points_argument import Points
+from dpquery.functions.error_options import ERRORS
 from dpquery.plan.explain import Explanation
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import misfit, written_setting, written_value

@@ -18,8 +18,8 @@ from dpquery.answer import Answer
 from dpquery.budget.accountant import NOTHING, Spent, additive
 from dpquery.budget.limits import SHORT, root_below
 from dpquery.core.arrow_columns import table_of
-from dpquery.core.privacy import NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.privacy_events import Event, Pure, Refined
+from dpquery.core.privacy_loss import NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.source_text import Source
 from dpquery.errors import QueryRefused, shown
 from dpquery.sql.commands import Create, Drop, Set, read_aside, refreshed

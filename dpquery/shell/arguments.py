@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-from dpquery.client.link import SCHEMES
-from dpquery.core.privacy import Neighbours
+from dpquery.client.server_connection import SCHEMES
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.display.formats import FORMATS
 from dpquery.errors import DPQueryError, PolicyInvalid, nearest
 

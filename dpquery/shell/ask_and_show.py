@@ -15,7 +15,7 @@ from time import perf_counter
 
 from dpquery.answer import Answer
 from dpquery.client.remote import AnySession
-from dpquery.core.privacy import NO_LOSS, Loss
+from dpquery.core.privacy_loss import NO_LOSS, Loss
 from dpquery.core.source_text import visible
 from dpquery.display.charts import as_text
 from dpquery.display.formats import BINARY, FORMATS

@@ -19,7 +19,7 @@ from traceback import walk_tb
 from typing import IO, TYPE_CHECKING, Any
 
 from dpquery.answer import Answer
-from dpquery.client.link import ASKS
+from dpquery.client.server_connection import ASKS
 from dpquery.core.source_text import visible, visible_lines
 from dpquery.display.formats import BINARY, FORMATS
 from dpquery.editing.cursor_context import Statement, statements

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpquery.core.privacy import exact_number
+from dpquery.core.privacy_loss import exact_number
 from dpquery.display.formats import FORMATS
 from dpquery.editing.completion import Known, Suggestion, matching, signature, suggestions
 from dpquery.editing.cursor_context import statements

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
-from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, Neighbours, exact_number
+from dpquery.core.privacy_loss import EPSILON_MAX, EPSILON_MIN, Neighbours, exact_number
 from dpquery.errors import nearest
 from dpquery.shell.arguments import TABLE, UsageError, format_of
 from dpquery.shell.batch import answers_to, say, show, writing
@@ -51,7 +51,7 @@ def _unknown(what: str, word: str, known: Sequence[str]) -> UsageError:
 
 def _wishes(options: Namespace, topic: Topic) -> Wishes:
     from dpquery.lab.compare import Wishes
-    from dpquery.lab.laws import LAWS
+    from dpquery.lab.synthetic_data import LAWS
 
     law = options.law or topic.law
     if law not in LAWS:

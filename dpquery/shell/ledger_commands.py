@@ -17,7 +17,7 @@ from pathlib import Path
 from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings
 from dpquery.budget.ledger.ledger import Ledger, ledger_exists, open_ledger
 from dpquery.budget.ledger.owner_orders import Promise, digest
-from dpquery.core.privacy import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
+from dpquery.core.privacy_loss import BUDGET_MAX, NO_LOSS, Loss, decimal_text, exact_number
 from dpquery.core.source_text import visible
 from dpquery.core.text_table import TextColumn, cell_text, lay_out
 from dpquery.errors import listed
@@ -30,7 +30,7 @@ from dpquery.shell.batch import answers_to, show, writing
 def show_charges(options: Namespace) -> None:
     """List what has been charged and ordered, oldest first, and what stands now."""
     from dpquery.budget.ledger.report import history_row
-    from dpquery.session_methods.catalog import remarks
+    from dpquery.session_methods.tables_and_charges import remarks
 
     with _existing(options.argument) as (policy, ledger):
         records = [(record, row) for record in ledger.history() if (row := history_row(record))]
@@ -93,7 +93,7 @@ def export(options: Namespace) -> None:
     """Write all charges with their events."""
     from dpquery.answer import Answer
     from dpquery.budget.ledger.report import dp_events
-    from dpquery.session_methods.catalog import every_charge
+    from dpquery.session_methods.tables_and_charges import every_charge
 
     with _existing(options.argument) as (_, ledger):
         records = ledger.history()

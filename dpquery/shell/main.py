@@ -40,7 +40,7 @@ from dpquery.shell.batch import (
 if TYPE_CHECKING:
     from dpquery.client.remote import AnySession
     from dpquery.policy.model import Policy
-    from dpquery.policy.owner.check import Finding
+    from dpquery.policy.owner.data_validation import Finding
 
 LARGE = 100_000
 """Objects that are made before the first look for those that nothing needs any more."""
@@ -167,7 +167,7 @@ def _changed_files(policy: Policy) -> list[Finding]:
     """
     from dpquery.budget.ledger.ledger import ledger_exists, open_ledger
     from dpquery.engine.file_checks import DataChanged, drifted
-    from dpquery.policy.owner.check import Finding, Severity
+    from dpquery.policy.owner.data_validation import Finding, Severity
 
     if not ledger_exists(policy.ledger):
         place = policy.ledger.path
@@ -187,7 +187,7 @@ def _changed_files(policy: Policy) -> list[Finding]:
 def _policy_check(options: Namespace) -> int:
     from dpquery.engine.file_checks import misfits_of, rows_of
     from dpquery.policy.load import load_policy
-    from dpquery.policy.owner.check import Severity, check
+    from dpquery.policy.owner.data_validation import Severity, check
 
     if options.json and not options.review:
         raise UsageError("--json writes a review: dpquery policy check FILE --review --json")
@@ -235,11 +235,11 @@ _VERBS: dict[tuple[str, ...], tuple[str, Callable[[Namespace], int]]] = {
     ("policy", "publish"): ("POLICY", _of("ledger_commands", "publish")),
     ("ledger", "show"): ("POLICY", _of("ledger_commands", "show_charges")),
     **{("ledger", verb): ("POLICY", _of("ledger_commands", verb)) for verb in _LEDGER_VERBS},
-    ("serve",): ("POLICY", _of("serve_commands", "serve")),
-    ("user", "add"): ("POLICY", _of("serve_commands", "add")),
-    ("user", "passwd"): ("POLICY", _of("serve_commands", "passwd")),
-    ("user", "list"): ("POLICY", _of("serve_commands", "list_")),
-    ("user", "remove"): ("POLICY", _of("serve_commands", "remove")),
+    ("serve",): ("POLICY", _of("server_commands", "serve")),
+    ("user", "add"): ("POLICY", _of("server_commands", "add")),
+    ("user", "passwd"): ("POLICY", _of("server_commands", "passwd")),
+    ("user", "list"): ("POLICY", _of("server_commands", "list_")),
+    ("user", "remove"): ("POLICY", _of("server_commands", "remove")),
 }
 """What each takes, and what runs it."""
 FIRST_WORDS = frozenset(VERBS) - {"demo", "practice"}

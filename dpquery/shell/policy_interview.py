@@ -17,7 +17,7 @@ from dpquery.errors import PolicyInvalid
 from dpquery.policy.document import Unfit, document_of, toml_text, written
 from dpquery.policy.load import policy_of
 from dpquery.policy.owner.draft import ColumnDraft, Draft, Line, Link, TableDraft
-from dpquery.policy.readers import read_name
+from dpquery.policy.value_parsers import read_name
 from dpquery.shell.arguments import UsageError
 
 Ask = Callable[[str], str]

@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from dpquery.core.privacy import decimal_text, exact_number
+from dpquery.core.privacy_loss import decimal_text, exact_number
 from dpquery.core.source_text import Source, Span
 from dpquery.core.types import ROWS_MAX
 from dpquery.errors import listed, nearest, refusal

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
-from dpquery.budget.statement_prices import states_delta
-from dpquery.core.privacy import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_above
+from dpquery.budget.statement_budget import states_delta
+from dpquery.core.privacy_loss import EPSILON_MIN, NO_LOSS, Loss, decimal_text, root_above
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import refusal
 from dpquery.ir.query import Call

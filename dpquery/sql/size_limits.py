@@ -13,7 +13,7 @@ from itertools import repeat
 from dpquery import functions
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, advice, refusal
-from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.points_argument import Points
 from dpquery.ir.expr import ColumnRef, Expr, children, longest_of
 from dpquery.ir.query import Call, Frontier
 from dpquery.ir.relations import (

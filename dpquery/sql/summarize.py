@@ -20,8 +20,8 @@ from dpquery.sql.bind.from_clause import Derived
 from dpquery.sql.bind.scope import fold, written_name
 from dpquery.sql.commands import LONGEST, NAME, start_of
 from dpquery.sql.parse.parser import parse
-from dpquery.sql.postprocess.bound_expressions import NAMES
 from dpquery.sql.postprocess.from_clause import Open
+from dpquery.sql.postprocess.sql_fragments import NAMES
 
 _VERB = re.compile(r"SUMMARIZE\s+(?:TABLE\s+)?", re.IGNORECASE | re.ASCII)
 _OPTIONS = re.compile(r"OPTIONS\s*\([^()]*\)", re.IGNORECASE | re.ASCII)

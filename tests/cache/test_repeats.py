@@ -21,7 +21,7 @@ from dpquery.answer import Answer
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.cache.lookup import REPEATED
 from dpquery.cache.release_codec import decode_cells, encode_cells
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.core.source_text import Span
 from dpquery.errors import PolicyInvalid
 from dpquery.functions.base import NoisyCell

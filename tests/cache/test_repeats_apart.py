@@ -14,7 +14,7 @@ import pytest
 import dpquery
 from dpquery.answer import Answer
 from dpquery.cache.lookup import REPEATED
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.core.source_text import Source
 from dpquery.execute import execute
 from dpquery.policy.sources.paths import copy_samples

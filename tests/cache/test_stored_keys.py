@@ -13,7 +13,7 @@ import pytest
 
 from dpquery.cache import release_keys
 from dpquery.cache.release_keys import Keys
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine import open_engine

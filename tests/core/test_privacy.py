@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, decimal_text, exact_number
+from dpquery.core.privacy_loss import Loss, decimal_text, exact_number
 
 
 @pytest.mark.parametrize(

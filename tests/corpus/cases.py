@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import Source, Span
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused

@@ -19,8 +19,8 @@ from typing import Any
 
 from dpquery import session as stages
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.cache.privacy_scope import promise_of
-from dpquery.core.privacy import BUDGET_MAX, Ceiling, Loss
+from dpquery.cache.table_identity import promise_of
+from dpquery.core.privacy_loss import BUDGET_MAX, Ceiling, Loss
 from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN
 from dpquery.database import Database

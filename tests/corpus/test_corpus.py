@@ -9,7 +9,7 @@ import pytest
 from dpquery import functions
 from dpquery.core.source_text import Source
 from dpquery.errors import Diagnostic, QueryRefused
-from dpquery.server.web.pasted_remedies import pasted
+from dpquery.server.web.quick_fixes import pasted
 from dpquery.sql.commands import read_aside
 from tests.corpus import cases
 from tests.corpus.cases import GRAMMAR, Case

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.core.privacy import Loss, exact_number
+from dpquery.core.privacy_loss import Loss, exact_number
 from dpquery.database import Database
 from dpquery.plan import plan
 from dpquery.plan.plan import Plan

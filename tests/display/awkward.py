@@ -10,7 +10,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 
 FIRST, LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
 """Microseconds of the first and the last moment of Python's calendar."""

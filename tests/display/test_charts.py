@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import width
 from dpquery.display.charts import Form, Series, as_text, chart_of
 from tests.interface.test_answer import Noise

@@ -17,7 +17,7 @@ from rich.console import Console as RichConsole
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import width
 from dpquery.display.formats import BINARY, FORMATS
 from dpquery.errors import Diagnostic, PolicyInvalid, RuleRefused

@@ -14,9 +14,9 @@ from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.core.privacy_events import encode
 from dpquery.core.source_text import Source, Span
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.table_sql import Place
 from dpquery.plan.plan import make_plan
 from dpquery.policy.load import load_policy
 from dpquery.policy.sources.paths import sample_directory

@@ -11,7 +11,7 @@ import pytest
 import dpquery
 from dpquery import functions
 from dpquery.errors.pages import explain
-from dpquery.policy import keys
+from dpquery.policy import toml_keys
 from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
 from dpquery.shell.arguments import _query_parser
@@ -26,7 +26,7 @@ SHAPE = [
     "## What is not here",
 ]
 STATEMENTS = ("SELECT", "WITH ", "EXPLAIN", "SHOW", "DESCRIBE", "SET ")
-KEYS = {key.line.partition(" = ")[0] for group in keys.GROUPS for key in group.keys}
+KEYS = {key.line.partition(" = ")[0] for group in toml_keys.GROUPS for key in group.keys}
 PARAMETERS = {one.name for function in functions.ALL for one in function.parameters}
 KNOWN = {*KEYS, *PARAMETERS, *functions.names(), *_OPTIONS, *_STRATEGIES}
 SECTION = re.compile(r"\[(budget|queries|analysts\.\w+)\]")

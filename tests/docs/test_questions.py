@@ -22,7 +22,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import Source
 from dpquery.functions.base import NoisyCell
 from dpquery.functions.order_statistics.quantile import QuantileRelease

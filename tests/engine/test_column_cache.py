@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb import private_engine as engine_module
+from dpquery.engine.duckdb.clamped_table_sql import COUNTED, Place
 from dpquery.engine.duckdb.column_cache import SHARE, Held, _width
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
-from dpquery.engine.duckdb.table_sql import COUNTED, Place
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Bounds, Column, Policy
 from tests.neighbours import Drawn, drawn

@@ -13,7 +13,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import PINS, start
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import quoted
-from dpquery.engine.duckdb.sources.duckdb_files import unplain_columns
+from dpquery.engine.duckdb.sources.duckdb_schema import unplain_columns
 from dpquery.engine.file_checks import fit_of
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Bounds, Column, DatabaseTable, Table

@@ -186,7 +186,7 @@ def test_rows_that_memory_does_not_hold_are_read_for_each_request(monkeypatch, t
             raise duckdb.OutOfMemoryException("full")
         return execute(connection, query)
 
-    monkeypatch.setattr("dpquery.engine.duckdb.open_scan.execute", run_out)
+    monkeypatch.setattr("dpquery.engine.duckdb.histogram_queries.execute", run_out)
     path = table(tmp_path / "t.parquet")
     with (
         world("duckdb", private_table([path], COLUMNS)) as small,
@@ -230,7 +230,7 @@ def test_requests_of_one_shape_are_one_query(tmp_path: Path, monkeypatch):
         queries.append(query)
         return execute(connection, query)
 
-    monkeypatch.setattr("dpquery.engine.duckdb.open_scan.execute", watched)
+    monkeypatch.setattr("dpquery.engine.duckdb.histogram_queries.execute", watched)
     with (
         world("duckdb", table) as small,
         small.open("SELECT DP_MEDIAN(x, eps=1) FROM t") as (frontier, exact),

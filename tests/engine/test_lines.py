@@ -17,7 +17,7 @@ import pytest
 
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine import text_lines
-from dpquery.engine.duckdb.sources.views import batches
+from dpquery.engine.duckdb.sources.source_views import batches
 from dpquery.engine.text_lines import LONGEST, Lines
 from dpquery.policy.model import Column, Csv, Files, Format, Json, Table
 

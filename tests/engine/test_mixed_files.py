@@ -13,7 +13,7 @@ import pytest
 
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
-from dpquery.engine.duckdb.sources.views import rows_sql
+from dpquery.engine.duckdb.sources.source_views import rows_sql
 from dpquery.engine.file_checks import require_fit
 from dpquery.policy.load import load_policy
 from tests.oracle.engine import PythonEngine

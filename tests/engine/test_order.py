@@ -14,16 +14,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.relation_sql import Nested
-from dpquery.engine.duckdb.sources.views import define
-from dpquery.engine.duckdb.table_sql import Place
+from dpquery.engine.duckdb.sources.source_views import define
 from dpquery.engine.file_checks import fingerprint
 from dpquery.ir.expr import ColumnRef
 from dpquery.ir.query import columns_read

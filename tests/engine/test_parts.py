@@ -11,7 +11,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.engine.base import FaultLog

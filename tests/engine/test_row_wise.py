@@ -12,7 +12,7 @@ from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import quoted, stored
-from dpquery.engine.duckdb.sources.duckdb_files import schemas_in_file, unplain_columns
+from dpquery.engine.duckdb.sources.duckdb_schema import schemas_in_file, unplain_columns
 from dpquery.errors import ScanFailed
 from dpquery.policy.model import Column, DatabaseTable, Table
 from tests.worlds import World, policy_of

@@ -34,15 +34,15 @@ from dpquery.core.types import (
     Type,
     ordinal,
 )
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.connection import start
 from dpquery.engine.duckdb.quoting import quoted
-from dpquery.engine.duckdb.sources.views import attach, define, view_name
-from dpquery.engine.duckdb.table_sql import Place
+from dpquery.engine.duckdb.sources.source_views import attach, define, view_name
 from dpquery.engine.file_checks import fingerprint
 from dpquery.ir.expr import Apply, Arithmetic, Expr, children, columns_of, longest_of
 from dpquery.policy.model import Bounds, Column, Table
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.parse.parser import parse
 from tests.engine.verify.syntax import ROW_FUNCTIONS, parsed, require_expression, walk
 from tests.oracle.rows import read_rows

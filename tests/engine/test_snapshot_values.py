@@ -14,8 +14,8 @@ import pytest
 import dpquery
 from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.model import External
-from dpquery.policy.sources import databases
-from dpquery.policy.sources.external import opened
+from dpquery.policy.sources import sqlite_postgres
+from dpquery.policy.sources.open_external import opened
 from tests.engine.test_snapshots import COUNT, POLICY
 from tests.ledger.server import PostgresServer
 
@@ -111,10 +111,10 @@ def test_a_change_in_the_tick_of_another_is_seen(tmp_path: Path):
     place = tmp_path / "a.db"
     place.write_bytes(b"one")
     at = place.stat().st_mtime_ns
-    first = databases._hash_of(place)
+    first = sqlite_postgres._hash_of(place)
     place.write_bytes(b"two")
     os.utime(place, ns=(at, at))
-    assert databases._hash_of(place) != first
+    assert sqlite_postgres._hash_of(place) != first
 
 
 def test_a_database_cuts_texts_itself(server: str, tmp_path: Path):

@@ -24,9 +24,9 @@ from dpquery.errors import PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import External
 from dpquery.policy.owner.draft import draft
-from dpquery.policy.sources import databases, external
-from dpquery.policy.sources.external import opened
-from dpquery.policy.sources.snapshots import Unreadable
+from dpquery.policy.sources import open_external, sqlite_postgres
+from dpquery.policy.sources.open_external import opened
+from dpquery.policy.sources.snapshot_reader import Unreadable
 from dpquery.shell.main import main, run_verb
 
 POLICY = """\
@@ -250,14 +250,14 @@ def test_one_version_is_counted_until_the_next_is_published(kept: Kept):
 
 
 def test_a_change_while_a_scan_reads_fails_it(kept: Kept, monkeypatch: pytest.MonkeyPatch):
-    from dpquery.engine.duckdb.sources import views
+    from dpquery.engine.duckdb.sources import source_views
 
     def late(source: object) -> object:
         kept.append(MORE)
         return opened(source)  # type: ignore[arg-type]
 
     with dpquery.connect("policy.toml") as session, monkeypatch.context() as changed:
-        changed.setattr(views, "opened", late)
+        changed.setattr(source_views, "opened", late)
         with pytest.raises(ScanFailed):
             session.sql(COUNT)
     assert "changed before it was copied" in Path("policy.ledger.faults").read_text()
@@ -267,7 +267,7 @@ def test_a_copy_of_other_rows_is_not_kept(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """An object that is gone while the others are copied, and is there again."""
-    from dpquery.engine.duckdb.sources import views
+    from dpquery.engine.duckdb.sources import source_views
 
     monkeypatch.chdir(tmp_path)
     as_if_allowed(endpoint, tmp_path, monkeypatch)
@@ -287,7 +287,7 @@ def test_a_copy_of_other_rows_is_not_kept(
 
     with dpquery.connect("policy.toml") as session:
         with monkeypatch.context() as changed:
-            changed.setattr(views, "opened", without)
+            changed.setattr(source_views, "opened", without)
             with pytest.raises(ScanFailed):
                 session.sql(COUNT)
         assert session.sql(COUNT.replace("1e7", "2e7")).scalar() == 6
@@ -297,7 +297,7 @@ def test_a_copy_takes_no_longer_than_a_scan_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Of rows that never end."""
-    from dpquery.engine.duckdb.sources import views
+    from dpquery.engine.duckdb.sources import source_views
 
     monkeypatch.chdir(tmp_path)
     kept = Delta(tmp_path)
@@ -317,7 +317,7 @@ def test_a_copy_takes_no_longer_than_a_scan_may(
 
     with dpquery.connect("policy.toml") as session:
         with monkeypatch.context() as changed:
-            changed.setattr(views, "opened", without_end)
+            changed.setattr(source_views, "opened", without_end)
             began = monotonic()
             with pytest.raises(ScanFailed):
                 session.sql(COUNT)
@@ -329,13 +329,13 @@ def test_a_copy_is_held_against_its_state_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Rows that came between a look and the copy, and are gone before the next query."""
-    from dpquery.engine.duckdb.sources import views
+    from dpquery.engine.duckdb.sources import source_views
 
     monkeypatch.chdir(tmp_path)
     kept = Sqlite(tmp_path)
     Path("policy.toml").write_text(POLICY.format(source=kept.source))
     before = Path("all.db").read_bytes()
-    copy = views._copy_rows
+    copy = source_views._copy_rows
 
     def late(*given: object) -> None:
         kept.append(MORE)
@@ -343,7 +343,7 @@ def test_a_copy_is_held_against_its_state_afterwards(
 
     with dpquery.connect("policy.toml") as session:
         with monkeypatch.context() as changed:
-            changed.setattr(views, "_copy_rows", late)
+            changed.setattr(source_views, "_copy_rows", late)
             with pytest.raises(ScanFailed):
                 session.sql(COUNT)
         Path("all.db").write_bytes(before)
@@ -408,7 +408,7 @@ def test_no_text_of_a_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str
     def failing(source: External) -> object:
         raise ValueError(f"quotes a value of {source.place}")
 
-    monkeypatch.setitem(external.OPENERS, kind, failing)  # type: ignore[arg-type]
+    monkeypatch.setitem(open_external.OPENERS, kind, failing)  # type: ignore[arg-type]
     with pytest.raises(Unreadable) as told:
         opened(External(kind, "secret"))
     assert str(told.value) == "cannot be read: ValueError"
@@ -484,12 +484,12 @@ def test_iceberg_without_a_hint_is_named_by_its_metadata(
 def test_a_library_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, path: str, extra: str
 ):
-    from dpquery.policy.sources import snapshots
+    from dpquery.policy.sources import snapshot_reader
 
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(snapshots, "import_module", missing)
+    monkeypatch.setattr(snapshot_reader, "import_module", missing)
     with pytest.raises(Unreadable, match=rf"pip install 'dpquery\[{extra}\]'"):
         opened(External(kind, str(tmp_path / path)))
 
@@ -549,7 +549,7 @@ def test_a_server_is_read_in_the_state_that_was_looked_at(
     kept = Postgres(tmp_path)
     snapshot = opened(External("postgres", server, "hr.people"))
     before = snapshot.state()
-    look = databases._state_of
+    look = sqlite_postgres._state_of
 
     def late(*given: object) -> object:
         found = look(*given)  # type: ignore[arg-type]
@@ -557,7 +557,7 @@ def test_a_server_is_read_in_the_state_that_was_looked_at(
         return found
 
     with monkeypatch.context() as changed:
-        changed.setattr(databases, "_state_of", late)
+        changed.setattr(sqlite_postgres, "_state_of", late)
         assert snapshot.read(["id"]).read_all().num_rows == ROWS.num_rows
     assert snapshot.state() != before
     kept.append(MORE)

@@ -13,7 +13,7 @@ import pytest
 
 import dpquery
 from dpquery.core.types import INTEGER, TEXT
-from dpquery.engine.duckdb.sources.views import own_rows_sql, rows_sql
+from dpquery.engine.duckdb.sources.source_views import own_rows_sql, rows_sql
 from dpquery.engine.file_checks import fingerprint
 from dpquery.policy.model import Column, DatabaseTable, Files, Parquet, Table
 from dpquery.policy.sources.paths import find_files

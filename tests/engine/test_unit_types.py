@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import DATE, TEXT, Kind, Type
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
-from dpquery.engine.duckdb.sources.views import unit_code
+from dpquery.engine.duckdb.sources.source_views import unit_code
 from dpquery.engine.file_checks import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Files, Policy, Table
-from dpquery.policy.owner.check import check
+from dpquery.policy.owner.data_validation import check
 from tests.neighbours import drawn, require_bounded_move
 from tests.oracle import engine as oracle
 from tests.worlds import planned

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.quoting import text
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.verify import FUNCTIONS, Rehearsal, Verifier, parsed, shape_of
+from dpquery.engine.duckdb.sql_allowlist import FUNCTIONS, Rehearsal, Verifier, parsed, shape_of
 from dpquery.errors import InternalError
 from tests.engine.verify.syntax import (
     LIST_FUNCTIONS,

@@ -13,11 +13,11 @@ import pytest
 
 import dpquery
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.sources.views import rows_sql
-from dpquery.engine.duckdb.table_sql import Place
-from dpquery.engine.duckdb.verify import Rehearsal, Verifier
+from dpquery.engine.duckdb.sources.source_views import rows_sql
+from dpquery.engine.duckdb.sql_allowlist import Rehearsal, Verifier
 from dpquery.engine.file_checks import fingerprint
 from dpquery.errors import InternalError, PolicyInvalid, ScanFailed
 from dpquery.policy.load import load_policy

@@ -28,7 +28,7 @@ from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
 from dpquery.budget.ledger.ledger_faults import missing
 from dpquery.client.wire_format import loads
-from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.database import Database
 from dpquery.engine.duckdb import public_engine as public
 from dpquery.errors import DPQueryError, ScanFailed

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpquery import functions
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, INTEGER, Interval, Type
 from dpquery.functions.base import Facts, Release

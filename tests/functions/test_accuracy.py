@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import BOOLEAN, DOUBLE
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments.mean_variance import BernsteinRelease

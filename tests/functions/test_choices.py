@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.functions import base
 from dpquery.functions.distributions import mode_top_k
 from dpquery.functions.order_statistics import min_max as extremes

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.base import Facts

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.core.privacy import Neighbours
-from dpquery.functions.clipping import ClippingRelease
+from dpquery.core.privacy_loss import Neighbours
+from dpquery.functions.clipping_report import ClippingRelease
 from dpquery.plan.auto_bounds import planned
 from tests.functions.tables import SUBSTITUTE, Held, World, call
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import DOUBLE, INTEGER
 from dpquery.functions.base import Facts
 from dpquery.functions.distributions.density import COSINES, DensityRelease

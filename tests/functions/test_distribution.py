@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
-from dpquery.functions.distributions.histogram_cdf import nearest_counts
+from dpquery.functions.distributions.histogram_and_cdf import nearest_counts
 from dpquery.ir.expr import Compare, Comparison, Expr, Literal
 from tests.functions.tables import ALONE, NOWHERE, SUBSTITUTE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded

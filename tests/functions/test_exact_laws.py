@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.moments.mean_variance import BernsteinRelease

@@ -17,7 +17,7 @@ import pytest
 import dpquery
 from dpquery.core.privacy_events import Approximate, Composed, Pure
 from dpquery.core.source_text import Source
-from dpquery.functions.found_groups import KeysRelease
+from dpquery.functions.dp_keys import KeysRelease
 from dpquery.ir.measures import Candidates, Told
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.randomness import Randomness

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dpquery import functions
-from dpquery.core.privacy import Neighbours
 from dpquery.core.privacy_events import Gaussian, Pure
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import WEIGHT_SCALE, Facts

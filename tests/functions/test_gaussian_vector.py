@@ -18,8 +18,8 @@ import pytest
 from scipy import stats
 
 import dpquery
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
 from dpquery.core.privacy_events import Concentrated, Gaussian, Pure
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.types import BOOLEAN
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease
 from dpquery.functions.gaussian_vector import VectorRelease, families, in_one_draw

@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from dpquery.answer import Ranked
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, Release
 from dpquery.functions.order_statistics.quantile import OF_LISTS

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 import dpquery
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.functions.base import Release
 from dpquery.functions.moments.joint_draw import JointRelease
 from dpquery.ir.measures import Measure

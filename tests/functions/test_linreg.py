@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.functions.base import Facts, NoisyCell
 from dpquery.functions.moments.linreg import PlaneRelease, plane_sizes

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.order_statistics.quantile import QuantilesRelease

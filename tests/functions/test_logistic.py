@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import BOOLEAN, INTEGER
 from dpquery.errors import QueryRefused
 from dpquery.functions.base import NoisyCell
+from dpquery.functions.moments.coefficient_intervals import Normal
 from dpquery.functions.moments.logistic import LogisticRelease, fitted
-from dpquery.functions.moments.plane_ranges import Normal
 from tests.corpus.cases import planned as planned_text
 from tests.functions.tables import (
     ADD_REMOVE,

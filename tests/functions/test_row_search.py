@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpquery.budget.ledger.charge_and_receipt import Receipt
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER, ROWS_MAX, Interval
 from dpquery.functions.bounds_search import FINE_ROWS, LIMITS, SCALE, SHARE, RowSearchRelease
 from dpquery.ir.measures import Histogram

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TIMESTAMP, Interval, Kind, Type
 from dpquery.functions.bounds_search import RUNS, SHARE, blocks_of, fallback, search_for
 from dpquery.functions.quantize import written_ends

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpquery.core.privacy import Neighbours
 from dpquery.core.privacy_events import BoundedRange, Gaussian, Pure
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import DATE, INTEGER
 from dpquery.errors import NameRefused, PlanRefused
 from dpquery.functions.order_statistics.quantile import (
@@ -16,7 +16,7 @@ from dpquery.functions.order_statistics.quantile import (
     QuantileRelease,
 )
 from dpquery.mechanisms import SmoothQuantile, rank_range
-from dpquery.plan.touched_parts import require_groups
+from dpquery.plan.touched_partitions import require_groups
 from tests.functions.tables import ALONE, Held, World, call, column, plan
 from tests.mechanisms.sources import Seeded
 

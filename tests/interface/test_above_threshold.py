@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.errors import (
     BudgetRefused,
     InternalError,
@@ -25,7 +25,7 @@ from dpquery.ir.measures import CountRows, Weight
 from dpquery.mechanisms import AboveThreshold
 from dpquery.policy.sources.paths import copy_samples
 from dpquery.session import Session
-from dpquery.session_methods.above_threshold import StreamState, start_stream
+from dpquery.session_methods.threshold_stream import StreamState, start_stream
 from tests.corpus.cases import planned
 from tests.mechanisms.sources import Seeded
 

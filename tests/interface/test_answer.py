@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from fractions import Fraction
 import pytest
 
 from dpquery.budget.ledger.charge_and_receipt import Entry
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Composed, Pure, Refined
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.types import TEXT
 from dpquery.errors import NameRefused
 from dpquery.policy.model import Column
-from dpquery.session_methods import catalog as catalogue
+from dpquery.session_methods import tables_and_charges as catalogue
 from tests.corpus.cases import facts
 
 POLICY, _ = facts()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpquery import connect
 from dpquery.answer import Guarantee
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.policy.sources.paths import sample_directory
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Guarantee
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.notebook import load_ipython_extension
 from dpquery.policy.sources.paths import sample_directory
 

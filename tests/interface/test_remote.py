@@ -19,7 +19,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.client import link
+from dpquery.client import server_connection
 from dpquery.client.remote import AnySession, RemoteSession
 from dpquery.errors import DPQueryError, PolicyInvalid, ScanFailed, ServerUnusable
 from dpquery.server.postgres import settings
@@ -445,7 +445,7 @@ def test_ctrl_c_stops_the_server_which_says_what_stays_spent(tmp_path: Path):
 def test_a_server_that_does_not_stop_is_left(
     door: Door, monkeypatch: pytest.MonkeyPatch, times: int
 ):
-    monkeypatch.setattr(link, "GRACE", 0.2 if times == 1 else 60)
+    monkeypatch.setattr(server_connection, "GRACE", 0.2 if times == 1 else 60)
     door.service.deaf = True
     door.service.calls.clear()
     with dpquery.connect(door.url) as session:
@@ -461,17 +461,19 @@ def test_a_server_that_does_not_stop_is_left(
 def test_ctrl_c_that_comes_too_late_says_what_was_spent(
     door: Door, far: RemoteSession, monkeypatch: pytest.MonkeyPatch
 ):
-    real = link.Link._result
+    real = server_connection.Link._result
     pressed: list[bool] = []
 
-    def late(self: link.Link, pgconn: object, seconds: float | None = None) -> object:
+    def late(
+        self: server_connection.Link, pgconn: object, seconds: float | None = None
+    ) -> object:
         if not pressed:
             pressed.append(True)
             time.sleep(1)
             raise KeyboardInterrupt
         return real(self, pgconn, seconds)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(link.Link, "_result", late)
+    monkeypatch.setattr(server_connection.Link, "_result", late)
     with pytest.raises(KeyboardInterrupt) as stop:
         far.sql("SELECT 1 AS one")
     assert str(stop.value).startswith("stopped too late; 0 spent; ")

@@ -10,7 +10,7 @@ import pytest
 import dpquery
 from dpquery import session as stages
 from dpquery.cache.lookup import Cache
-from dpquery.engine.duckdb import verify
+from dpquery.engine.duckdb import sql_allowlist
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.errors import InternalError, SyntaxRefused
 from dpquery.session import Session
@@ -99,8 +99,10 @@ def test_what_was_checked_before_the_charge_is_not_checked_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
     read: list[str] = []
-    parsed = verify.parsed
-    monkeypatch.setattr(verify, "parsed", lambda c, sql: (read.append(sql), parsed(c, sql))[1])
+    parsed = sql_allowlist.parsed
+    monkeypatch.setattr(
+        sql_allowlist, "parsed", lambda c, sql: (read.append(sql), parsed(c, sql))[1]
+    )
     session.explain(NESTED)
     before = list(read)
     assert before

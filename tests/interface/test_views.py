@@ -425,7 +425,7 @@ def test_no_word_of_the_sources_knows_of_views_but_these():
     """What binds, checks, plans and releases sees names of WITH, and nothing else."""
     files = [*(ROOT / "dpquery").rglob("*.py")]
     knowing = {file.stem for file in files if "dpquery.sql.views" in file.read_text("utf-8")}
-    assert knowing == {"session", "catalog"}
+    assert knowing == {"session", "tables_and_charges"}
 
 
 def test_a_table_that_is_neither_is_refused(session: Session):

@@ -9,8 +9,8 @@ import pytest
 
 from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.lab.figures import ALL, table
-from dpquery.lab.figures.thresholds import _of_sensitivity, _of_thresholds
-from dpquery.lab.laws import LAWS
+from dpquery.lab.figures.deciles import _of_sensitivity, _of_thresholds
+from dpquery.lab.synthetic_data import LAWS
 from dpquery.lab.topics import TOPICS
 from tests.tasks import ROOT
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.functions.count_sum import COUNT, SUM
 from dpquery.lab.compare import FIELDS, Wishes, compared, table
-from dpquery.lab.laws import LAWS
 from dpquery.lab.pictures import chart, save, varied
+from dpquery.lab.synthetic_data import LAWS
 from dpquery.lab.topics import TOPICS, ranks_between
 from dpquery.lab.trial import Asked, Rows, column, draw
 from dpquery.mechanisms.randomness import Randomness

@@ -10,8 +10,8 @@ from pathlib import Path
 from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
 from dpquery.budget.ledger.owner_orders import Promise
-from dpquery.core.privacy import Ceiling, Loss
 from dpquery.core.privacy_events import Gaussian, Pure
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.core.source_text import Span
 from dpquery.policy.model import LedgerSettings, Server
 

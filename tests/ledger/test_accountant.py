@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpquery.budget.accountant import ACCOUNTANTS, NOTHING, Spent, additive, basic
-from dpquery.core.privacy import NO_LOSS, Loss
 from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
@@ -21,6 +20,7 @@ from dpquery.core.privacy_events import (
     decode,
     encode,
 )
+from dpquery.core.privacy_loss import NO_LOSS, Loss
 from dpquery.errors import InternalError
 
 amounts = st.fractions(min_value=0, max_value=10)

@@ -14,8 +14,8 @@ from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import binding
-from dpquery.core.privacy import EPSILON_MIN, Ceiling, exact_number
 from dpquery.core.privacy_events import Concentrated, Pure
+from dpquery.core.privacy_loss import EPSILON_MIN, Ceiling, exact_number
 from dpquery.core.source_text import Source, Span
 from dpquery.core.zcdp import rho_below
 from dpquery.errors import BudgetRefused

@@ -11,7 +11,6 @@ from dp_accounting import NeighboringRelation, dp_event, pld, rdp
 from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.earlier_releases import EarlierRelease
 from dpquery.budget.ledger.report import EXPORTED_COLUMNS, dp_events, exported_row
-from dpquery.core.privacy import Ceiling
 from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
@@ -21,6 +20,7 @@ from dpquery.core.privacy_events import (
     Refined,
     decode,
 )
+from dpquery.core.privacy_loss import Ceiling
 from dpquery.core.zcdp import epsilon_above
 from tests.ledger.helpers import ALICE, BOB, open_at, pure
 

@@ -15,8 +15,8 @@ from dpquery.budget.admission import require_within
 from dpquery.budget.ledger.charge_and_receipt import Ceilings, Charge
 from dpquery.budget.ledger.record import Total, Totals
 from dpquery.budget.limits import Standing, root_below
-from dpquery.core.privacy import EPSILON_MAX, EPSILON_MIN, HALF, Ceiling, Loss
 from dpquery.core.privacy_events import Pure
+from dpquery.core.privacy_loss import EPSILON_MAX, EPSILON_MIN, HALF, Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import BudgetRefused
 from tests.ledger.adversary import (

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from dpquery.budget.accountant import Spent, basic
 from dpquery.budget.ledger.charge_and_receipt import Account, Charge
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.core.privacy import Ceiling
 from dpquery.core.privacy_events import Composed, Concentrated, Pure
+from dpquery.core.privacy_loss import Ceiling
 from dpquery.core.source_text import Span
 from dpquery.errors import BudgetRefused, InternalError
 from dpquery.ir.query import Contribution, Scan

@@ -23,7 +23,7 @@ from dpquery.budget.ledger.owner_orders import (
     encode_order,
 )
 from dpquery.budget.ledger.record import Wording
-from dpquery.core.privacy import Ceiling
+from dpquery.core.privacy_loss import Ceiling
 from dpquery.errors import BudgetRefused, InternalError, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure, spent
 

@@ -18,7 +18,7 @@ from dpquery.budget.ledger.charge_and_receipt import Charge
 from dpquery.budget.ledger.ledger import Ledger
 from dpquery.budget.ledger.owner_orders import Promise
 from dpquery.budget.ledger.record import Total, Totals
-from dpquery.budget.parallel import Counting, Touched
+from dpquery.budget.parallel_composition import Counting, Touched
 from dpquery.errors import BudgetRefused, PolicyInvalid
 from tests.ledger.helpers import ALICE, BOB, gaussian, limits, loss, open_at, pure
 

@@ -24,8 +24,8 @@ import pytest
 from dpquery.budget.accountant import basic
 from dpquery.budget.ledger.charge_and_receipt import Ceilings
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.cache.privacy_scope import promise_of
-from dpquery.core.privacy import Ceiling, Neighbours
+from dpquery.cache.table_identity import promise_of
+from dpquery.core.privacy_loss import Ceiling, Neighbours
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.engine.base import FaultLog
 from dpquery.functions.order_statistics.quantile import QuantileRelease

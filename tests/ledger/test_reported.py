@@ -11,7 +11,6 @@ import pytest
 
 from dpquery.budget.accountant import additive
 from dpquery.budget.ledger.report import reported
-from dpquery.core.privacy import HALF, Ceiling, Loss
 from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
@@ -20,6 +19,7 @@ from dpquery.core.privacy_events import (
     Pure,
     Refined,
 )
+from dpquery.core.privacy_loss import HALF, Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above
 from dpquery.mechanisms import DiscreteLaplace
 

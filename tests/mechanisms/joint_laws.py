@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import stats
 
-from dpquery.core.privacy import Neighbours
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import Weights as Histogram
+from dpquery.core.privacy_loss import Neighbours
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import Weights as Histogram
 from dpquery.mechanisms.randomness import Randomness
 from tests.mechanisms.histograms import Rows
 from tests.mechanisms.sources import Seeded

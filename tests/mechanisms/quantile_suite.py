@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.mechanisms import (
     FittedQuantiles,
     IndependentQuantiles,

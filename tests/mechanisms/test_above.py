@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.mechanisms.quantiles.sampling.upper_sums import (
+from dpquery.mechanisms.quantiles.sampling.directed_rounding import (
     NOTHING,
     POINT,
     Above,

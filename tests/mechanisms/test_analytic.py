@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpquery.core.analytic import _delta_above, is_proven, least_variance, smoothing
-from dpquery.core.privacy import root_above
+from dpquery.core.analytic_gaussian import _delta_above, is_proven, least_variance, smoothing
+from dpquery.core.privacy_loss import root_above
 from dpquery.core.zcdp import variance_ratio
 from dpquery.mechanisms import DiscreteGaussian
 from tests.mechanisms.laws import hockey_stick, pmf_vector

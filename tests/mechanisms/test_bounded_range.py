@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpquery.budget.accountant import additive
-from dpquery.core.privacy import Neighbours
 from dpquery.core.privacy_events import BoundedRange, Pure
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.mechanisms import (
     FiniteExponential,
     GapQuantile,

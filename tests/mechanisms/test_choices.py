@@ -16,7 +16,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.mechanisms import FiniteExponential, NoisyTop, PermuteAndFlip
 from tests.mechanisms.joint_laws import agreement, sampling
 from tests.mechanisms.sources import ONES, PATTERNS, ZEROS, Repeating, Seeded, Stuck, ended

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dpquery import functions
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import BoundedRange, Composed, Gaussian, Pure, decode, encode
+from dpquery.core.privacy_loss import Loss
 from dpquery.functions.base import DPFunction
 from dpquery.mechanisms import (
     ADDITIVE,

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Neighbours, root_above
+from dpquery.core.privacy_loss import Neighbours, root_above
 from dpquery.mechanisms import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
 from tests.mechanisms.cases import DELTA, EPSILONS, WRONG_SPREADS, W
 from tests.mechanisms.laws import hockey_stick, log_ratio, pmf_vector, renyi

@@ -12,8 +12,8 @@ import pytest
 
 from dpquery.mechanisms import FittedQuantiles, Randomness
 from dpquery.mechanisms.quantiles.sampling import cdf_bounds, fitted_paths
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import on_places
 from dpquery.mechanisms.quantiles.sampling.fitted_paths import Block, FittedPaths
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import on_places
 from dpquery.mechanisms.quantiles.sampling.joint_paths import shares_of
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement, drawing, single_rows, worst_loss

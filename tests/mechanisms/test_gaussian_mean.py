@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import root_above
+from dpquery.core.privacy_loss import root_above
 from dpquery.mechanisms import DiscreteGaussian
 from dpquery.mechanisms.gaussian import GaussianMean
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
 from dpquery.core.privacy_events import BoundedRange, decode, encode
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.mechanisms import GridQuantile, rank_range
 from tests.turns import in_turn
 

@@ -16,7 +16,7 @@ from dpquery.mechanisms import (
     IndependentQuantiles,
     RecursiveQuantiles,
 )
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     HistogramTree,
     Request,
     around,

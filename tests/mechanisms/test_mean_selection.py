@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.mechanisms import MeanExponential, MeanInverseSensitivity
 from tests.mechanisms.sources import PATTERNS, Repeating, Seeded, Stuck, ended
 from tests.turns import in_turn

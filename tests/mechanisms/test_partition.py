@@ -10,8 +10,8 @@ from itertools import combinations, product
 
 import pytest
 
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Approximate, decode, encode
+from dpquery.core.privacy_loss import Loss
 from dpquery.errors import InternalError
 from dpquery.mechanisms import PartitionSelection
 from dpquery.mechanisms.partition_selection import LEAST_EPSILON

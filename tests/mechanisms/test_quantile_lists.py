@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dpquery.core.privacy import Loss, Neighbours
 from dpquery.core.privacy_events import BoundedRange, Composed, Pure, decode, encode
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.errors import InternalError
 from dpquery.mechanisms import (
     FittedQuantiles,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from dpquery.mechanisms import RecursiveQuantiles
 from dpquery.mechanisms.quantiles import recursive
 from dpquery.mechanisms.quantiles.recursive import _Draw
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree, spread_out
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import HistogramTree, spread_out
 from tests.mechanisms.histograms import Law, Rows
 from tests.mechanisms.joint_laws import agreement, apart, single_rows, worst_loss
 from tests.mechanisms.quantile_suite import (

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from dpquery.budget.accountant import additive
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Refined, decode, encode
+from dpquery.core.privacy_loss import Loss
 from dpquery.errors import InternalError
 from dpquery.mechanisms import DiscreteLaplace, Randomness, RefinedLaplace
 from dpquery.mechanisms import laplace as refined_laplace

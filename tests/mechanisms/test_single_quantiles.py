@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
 from dpquery.core.privacy_events import BoundedRange, Gaussian, decode, encode
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
 from dpquery.core.privacy_events import BoundedRange, decode, encode
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.errors import InternalError
 from dpquery.mechanisms import GridQuantile, Randomness, SmoothQuantile, rank_range
 from tests.mechanisms.histograms import Law, Rows

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.mechanisms import DiscreteLaplace, TreeQuantiles
 from dpquery.mechanisms.quantiles.tree import BRANCHES, POINT, _agreed, _rising
 from tests.mechanisms.histograms import Codes, Rows, salaries

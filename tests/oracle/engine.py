@@ -22,7 +22,7 @@ from dpquery.ir.measures import Measure, Requested, TableWeight
 from dpquery.ir.query import Scan, columns_read
 from dpquery.ir.relations import tables_of
 from dpquery.policy.model import Policy, Table
-from dpquery.policy.sources.misfits import file_misfits
+from dpquery.policy.sources.schema_mismatches import file_misfits
 from dpquery.rowfunctions.base import Value
 from tests.oracle.relations import Relations
 from tests.oracle.rows import read_rows

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpquery
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease
 from dpquery.functions.rollup_sums import SumRelease, half_width
 from dpquery.mechanisms import DiscreteLaplace

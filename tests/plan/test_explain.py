@@ -11,7 +11,7 @@ import pytest
 
 from dpquery.budget.accountant import NOTHING
 from dpquery.budget.limits import Standing
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.types import INTEGER
 from dpquery.errors import PlanRefused
 from dpquery.functions.additive_releases import _PURE as NOISES

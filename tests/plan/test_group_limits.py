@@ -10,7 +10,7 @@ import pytest
 
 from dpquery.budget.accountant import NOTHING
 from dpquery.budget.limits import Standing
-from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.core.types import INTEGER, TEXT
 from dpquery.errors import PolicyInvalid
 from dpquery.ir.measures import Measure

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Span
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT
 from dpquery.ir.expr import Expr, Literal
 from dpquery.ir.relations import Output, Project, PublicJoin
-from dpquery.plan.touched_parts import every_part, looked_in, may_share
+from dpquery.plan.touched_partitions import every_part, looked_in, may_share
 from dpquery.policy.model import Bounds, Column, Policy
 from tests.worlds import planned, policy_of, private_table
 

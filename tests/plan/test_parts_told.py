@@ -12,7 +12,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import BudgetRefused, PolicyInvalid, ScanFailed
-from dpquery.plan.touched_parts import every_part
+from dpquery.plan.touched_partitions import every_part
 from dpquery.policy.load import load_policy
 from dpquery.session import Session
 from dpquery.shell.main import run_verb

@@ -16,7 +16,7 @@ import pytest
 
 import dpquery
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import Source
 from dpquery.display.formats import FORMATS
 from dpquery.errors import DPQueryError, PolicyInvalid, QueryRefused

@@ -16,7 +16,7 @@ from dpquery.core.types import INT64, WIDEST_EXACT
 from dpquery.errors import QueryRefused
 from dpquery.functions import ALL
 from dpquery.functions.base import DPFunction, Expression, Number, Share
-from dpquery.functions.found_groups import KEYS
+from dpquery.functions.dp_keys import KEYS
 from tests.tasks import ROOT
 
 STAFF = str(ROOT / "datasets" / "staff.parquet")

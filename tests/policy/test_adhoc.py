@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpquery
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.core.types import (
     BOOLEAN,
     DATE,

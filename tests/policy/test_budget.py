@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.privacy import Ceiling, Loss
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.core.zcdp import epsilon_above, rho_below
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from dpquery.core.types import BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.engine.file_checks import misfits_of, rows_of
 from dpquery.policy.load import load_policy
-from dpquery.policy.owner.check import Severity, check
-from dpquery.policy.owner.table_links import owners
+from dpquery.policy.owner.cross_table_checks import owners
+from dpquery.policy.owner.data_validation import Severity, check
 from dpquery.policy.sources.paths import sample_directory
 from dpquery.policy.sources.schema import widens
 

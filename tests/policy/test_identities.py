@@ -13,11 +13,11 @@ import pytest
 from dpquery.budget.ledger.charge_and_receipt import Account
 from dpquery.budget.ledger.owner_orders import Orders
 from dpquery.cache.lookup import holder_of
-from dpquery.cache.privacy_scope import promise_of
-from dpquery.core import privacy, privacy_events, types
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.cache.table_identity import promise_of
+from dpquery.core import privacy_events, privacy_loss, types
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type
-from dpquery.plan.touched_parts import every_part
+from dpquery.plan.touched_partitions import every_part
 from dpquery.policy import model
 from dpquery.policy.model import (
     Bounds,
@@ -133,7 +133,7 @@ def test_no_repr_of_a_class_reaches_the_ledger(monkeypatch: pytest.MonkeyPatch) 
     def refused(_: object) -> str:
         raise AssertionError("what is stored is named by identity()")
 
-    for module in (model, privacy, types, privacy_events):
+    for module in (model, privacy_loss, types, privacy_events):
         for one in _classes(module):
             monkeypatch.setattr(one, "__repr__", refused)
     with pytest.raises(AssertionError):

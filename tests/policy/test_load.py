@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.core.types import INTEGER, TEXT, Kind, Type
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy

@@ -11,10 +11,10 @@ from fractions import Fraction
 import pytest
 
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, Type
-from dpquery.policy import keys, readers
+from dpquery.policy import toml_keys, value_parsers
 from dpquery.policy.document import Unfit
-from dpquery.policy.keys import COLUMN, GROUPS, LIMITS, TABLE, Group, Key
 from dpquery.policy.model import Bounds, Column, Csv, ScanLimits, Table
+from dpquery.policy.toml_keys import COLUMN, GROUPS, LIMITS, TABLE, Group, Key
 
 KEYS = [(group, key) for group in GROUPS for key in group.keys]
 KNOWN = {"type": INTEGER, "bounds": None, "max_length": 9}
@@ -54,7 +54,7 @@ def test_what_is_read_is_what_the_model_remembers() -> None:
 
 
 def test_a_section_of_the_file_belongs_to_each_group() -> None:
-    assert {group.header.strip("[]").split(".")[0] for group in GROUPS} == {*keys.SECTIONS}
+    assert {group.header.strip("[]").split(".")[0] for group in GROUPS} == {*toml_keys.SECTIONS}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_is_refused_is_offered_as_it_could_be_meant(
 
 
 def test_a_float_is_read_by_its_repr_and_a_bool_is_no_number() -> None:
-    assert readers.read_delta(0.1) == Fraction(1, 10)
+    assert value_parsers.read_delta(0.1) == Fraction(1, 10)
     third = Fraction(1, 3)
-    assert readers.read_bounds([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
+    assert value_parsers.read_bounds([0.1, third], DOUBLE) == Bounds(Fraction(1, 10), third)
     with pytest.raises(Unfit, match="must be a number from 0 to below 1, not true"):
-        readers.read_delta(True)
+        value_parsers.read_delta(True)

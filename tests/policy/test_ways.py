@@ -10,9 +10,9 @@ import dpquery
 from dpquery.engine.file_checks import misfits_of, rows_of
 from dpquery.errors import PolicyInvalid
 from dpquery.policy.load import load_policy
-from dpquery.policy.owner.check import check
+from dpquery.policy.owner.data_validation import check
 from dpquery.policy.unit_remedies import NAME_IT
-from dpquery.session_methods.catalog import columns, tables
+from dpquery.session_methods.tables_and_charges import columns, tables
 from tests import ways
 from tests.engine.test_ways import ROWS
 

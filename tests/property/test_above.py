@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpquery.errors import QueryRefused
-from dpquery.sql.postprocess.functions import AGGREGATES, BY_NAME, ONLY_WINDOWS
+from dpquery.sql.postprocess.builtin_functions import AGGREGATES, BY_NAME, ONLY_WINDOWS
 from tests.corpus.cases import facts, planned
 
 RELEASED = (

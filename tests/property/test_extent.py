@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.errors import QueryRefused

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine

@@ -18,7 +18,7 @@ import pytest
 
 from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.budget.ledger.ledger import open_ledger
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Interval, Kind, Type
 from dpquery.database import Database

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import TEXT
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.ledger.ledger import Ledger
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import Interval
 from dpquery.engine.base import Engine, FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine

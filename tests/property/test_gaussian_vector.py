@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.core.source_text import Source
 from dpquery.functions.gaussian_vector import VectorRelease
 from dpquery.plan.plan import Plan, make_plan

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Loss, Neighbours
+from dpquery.core.privacy_loss import Loss, Neighbours
 from dpquery.core.source_text import Source
 from dpquery.functions.moments.joint_draw import JointRelease
 from dpquery.plan.plan import Plan, make_plan

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import INTEGER, TEXT
-from dpquery.functions.found_groups import KeysRelease
+from dpquery.functions.dp_keys import KeysRelease
 from dpquery.ir.expr import ColumnRef
 from dpquery.plan.plan import Plan
 from dpquery.policy.model import Column

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.display.formats import FORMATS
 from dpquery.engine import ENGINES
 from dpquery.functions.order_statistics.quantile import OF_LISTS

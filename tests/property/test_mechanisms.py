@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from dpquery import functions
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.errors import PlanRefused
 from dpquery.functions.base import DPFunction, Release, Takes
-from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.points_argument import Points
 from dpquery.functions.order_statistics.quantile import OF_LISTS
 from dpquery.mechanisms import Majority
 from dpquery.policy.model import Policy

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.errors import QueryRefused

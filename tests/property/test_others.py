@@ -23,15 +23,15 @@ import pytest
 from hypothesis import given, settings
 
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.quoting import quoted
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
-from dpquery.engine.duckdb.sources.views import define, rows_sql
-from dpquery.engine.duckdb.table_sql import Place
+from dpquery.engine.duckdb.sources.source_views import define, rows_sql
 from dpquery.engine.file_checks import fingerprint
 from dpquery.errors import QueryRefused, ScanFailed
 from dpquery.ir import relations as extent

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.database import Database
 from dpquery.errors import QueryRefused, ScanFailed

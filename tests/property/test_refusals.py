@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.engine.base import Exact
 from dpquery.engine.duckdb.public_engine import PublicEngine

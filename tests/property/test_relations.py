@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpquery.budget.ledger.ledger import Ledger, open_ledger
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.public_engine import PublicEngine

@@ -28,7 +28,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import EPOCH
 from dpquery.engine.base import FaultLog
 from dpquery.engine.duckdb.private_engine import DuckDBEngine

@@ -22,11 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpquery
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.engine.base import FaultLog
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.private_engine import DuckDBEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.table_sql import Place
 from dpquery.errors import QueryRefused
 from dpquery.ir.relations import tables_of
 from dpquery.plan.plan import Plan

@@ -14,7 +14,7 @@ from random import Random
 import duckdb
 import pytest
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.source_text import Source
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.ir.relations import columns_in

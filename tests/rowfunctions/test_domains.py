@@ -19,7 +19,7 @@ from dpquery.rowfunctions.analysis.key_domains import values_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.rowfunctions.dates import CLOCK, MONTHS, PARTS
 from dpquery.rowfunctions.evaluate import evaluate
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.parse.parser import parse
 from tests.worlds import private_table, scope_of
 

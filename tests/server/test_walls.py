@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.client.wire_format import arrow_bytes, dumps, loads
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.core.types import Kind
 from dpquery.server import worker, worker_messages
 from dpquery.server.postgres.call_statement import call_of

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpquery.answer import Answer, Guarantee
-from dpquery.core.privacy import NO_LOSS, Loss, Neighbours
+from dpquery.core.privacy_loss import NO_LOSS, Loss, Neighbours
 from dpquery.errors import Diagnostic, NameRefused
 from dpquery.plan.explain import Explanation
 from dpquery.session import Budget

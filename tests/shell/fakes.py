@@ -8,7 +8,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import BudgetRefused, Diagnostic, RuleRefused, ScanFailed
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from rich.console import Console as RichConsole
 
 import dpquery
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.errors.pages import explain
 from dpquery.functions import ALL
 from dpquery.policy.sources.paths import copy_samples

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpquery.core.privacy import Ceiling
+from dpquery.core.privacy_loss import Ceiling
 from dpquery.errors.pages import explain
 from dpquery.policy.sources.paths import copy_samples
 from dpquery.shell import main as demo
@@ -322,8 +322,8 @@ def charge_half(policy: Path) -> None:
 
     from dpquery.budget.ledger.charge_and_receipt import Account, Ceilings, Charge
     from dpquery.budget.ledger.ledger import open_ledger
-    from dpquery.core.privacy import Loss
     from dpquery.core.privacy_events import Pure
+    from dpquery.core.privacy_loss import Loss
     from dpquery.policy.load import load_policy
 
     ledger = open_ledger(load_policy(policy).ledger)

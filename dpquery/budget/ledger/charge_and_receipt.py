@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from dpquery.budget.ledger.earlier_releases import EarlierRelease, State
-from dpquery.budget.parallel import EVERYBODY, Touched
-from dpquery.core.privacy import Ceiling, Loss
+from dpquery.budget.parallel_composition import EVERYBODY, Touched
 from dpquery.core.privacy_events import Event
+from dpquery.core.privacy_loss import Ceiling, Loss
 from dpquery.core.source_text import Span
 from dpquery.errors import internal
 from dpquery.ir.query import Scan, outline

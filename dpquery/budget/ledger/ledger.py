@@ -62,10 +62,10 @@ from dpquery.budget.ledger.sqlite import SQLite
 from dpquery.budget.ledger.store import Store
 from dpquery.budget.ledger.tables import ANY, Database
 from dpquery.budget.limits import Standing, binding
-from dpquery.budget.parallel import EVERYBODY, Counting, Touched
+from dpquery.budget.parallel_composition import EVERYBODY, Counting, Touched
 from dpquery.budget.refusals import crowded, frozen, suspended
-from dpquery.core.privacy import Loss
 from dpquery.core.privacy_events import Refined
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.types import Interval
 from dpquery.errors import internal
 

@@ -25,8 +25,8 @@ from fractions import Fraction
 from hashlib import sha256
 
 from dpquery.budget.ledger.charge_and_receipt import Ceilings
-from dpquery.budget.parallel import Counting
-from dpquery.core.privacy import HALF, NO_LOSS, Ceiling, Loss
+from dpquery.budget.parallel_composition import Counting
+from dpquery.core.privacy_loss import HALF, NO_LOSS, Ceiling, Loss
 from dpquery.errors import Diagnostic, PolicyInvalid
 
 PUBLIC = "public"

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from dpquery.budget.accountant import NOTHING, Spent, basic
 from dpquery.budget.ledger.charge_and_receipt import OWNER, Charge, Entry
-from dpquery.budget.parallel import (
+from dpquery.budget.parallel_composition import (
     EITHER,
     EVERYBODY,
     NO_PARTS,
@@ -89,7 +89,7 @@ class Totals:
         """Write the totals exactly.
 
         >>> from fractions import Fraction
-        >>> from dpquery.core.privacy import Loss
+        >>> from dpquery.core.privacy_loss import Loss
         >>> Totals().plus(Spent(Loss(Fraction("0.5")), Fraction("0.125"))).text()
         '[["1/2","0","1/8",true,1],["1/2","0","1/8",true,1],["1/2","0","1/8",true,1]]'
 

@@ -32,7 +32,6 @@ from dpquery.budget.ledger.owner_orders import (
     decode_order,
 )
 from dpquery.budget.ledger.record import Record
-from dpquery.core.privacy import Ceiling, Loss, decimal_text
 from dpquery.core.privacy_events import (
     Approximate,
     BoundedRange,
@@ -43,6 +42,7 @@ from dpquery.core.privacy_events import (
     Release,
     releases,
 )
+from dpquery.core.privacy_loss import Ceiling, Loss, decimal_text
 from dpquery.core.text_table import cell_text
 from dpquery.core.zcdp import epsilon_above
 

@@ -21,11 +21,18 @@ from dataclasses import dataclass, field, replace
 import duckdb
 
 from dpquery.core.types import Kind
+from dpquery.engine.duckdb.clamped_table_sql import (
+    COUNTED,
+    UNIT,
+    Place,
+    clamped,
+    held_name,
+    kept_key,
+)
 from dpquery.engine.duckdb.connection import execute
 from dpquery.engine.duckdb.group_keys_sql import enumerated, listed, no_key, short_text, uncut
 from dpquery.engine.duckdb.quoting import quoted, text
-from dpquery.engine.duckdb.sources.views import own_rows_sql
-from dpquery.engine.duckdb.table_sql import COUNTED, UNIT, Place, clamped, held_name, kept_key
+from dpquery.engine.duckdb.sources.source_views import own_rows_sql
 from dpquery.engine.file_checks import Fingerprint
 from dpquery.ir.expr import columns_of
 from dpquery.ir.measures import Candidates

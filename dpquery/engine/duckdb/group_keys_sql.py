@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpquery.core.types import Kind, Type, ordinal
-from dpquery.engine.duckdb.code_sql import value_sql
+from dpquery.engine.duckdb.clamped_table_sql import Place, kept_key
 from dpquery.engine.duckdb.expr_sql import Values, cast, listed_sql
+from dpquery.engine.duckdb.quantize_sql import value_sql
 from dpquery.engine.duckdb.quoting import quoted, text
-from dpquery.engine.duckdb.table_sql import Place, kept_key
 from dpquery.ir.expr import ColumnRef, Scalar
 from dpquery.ir.query import Key, leading
 from dpquery.policy.model import Column, Table

@@ -16,14 +16,14 @@ import duckdb
 from dpquery.budget.ledger.charge_and_receipt import Receipt
 from dpquery.engine.base import Exact, FaultLog, NoPublicRows, PublicRows, guarded
 from dpquery.engine.distinct_matching import Slots
+from dpquery.engine.duckdb.clamped_table_sql import COUNTED, Place
 from dpquery.engine.duckdb.column_cache import Held, wanted_columns
 from dpquery.engine.duckdb.connection import KEY, begun, execute, load, lock, memory_of, start
-from dpquery.engine.duckdb.open_scan import DuckDBOpenScan
+from dpquery.engine.duckdb.histogram_queries import DuckDBOpenScan
 from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names, weighs_all_rows
-from dpquery.engine.duckdb.sources.views import attach, define, misfits, rows_sql
-from dpquery.engine.duckdb.table_sql import COUNTED, Place
-from dpquery.engine.duckdb.verify import Rehearsal, Verifier
+from dpquery.engine.duckdb.sources.source_views import attach, define, misfits, rows_sql
+from dpquery.engine.duckdb.sql_allowlist import Rehearsal, Verifier
 from dpquery.engine.file_checks import (
     DataChanged,
     Fingerprint,

@@ -19,12 +19,12 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.arrow_columns import arrow_type, table_of
-from dpquery.core.stable_names import identity
+from dpquery.core.identity_text import identity
 from dpquery.core.types import Kind, Type
 from dpquery.engine.duckdb.connection import begun, execute, found_by, load, lock, start, waited
 from dpquery.engine.duckdb.expr_sql import NAN, cast, settled
 from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
-from dpquery.engine.duckdb.sources.duckdb_files import database_schema
+from dpquery.engine.duckdb.sources.duckdb_schema import database_schema
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpquery.core.types import Kind
-from dpquery.engine.duckdb.code_sql import code_sql
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.expr_sql import Values, cast, settled, storage
+from dpquery.engine.duckdb.quantize_sql import code_sql
 from dpquery.engine.duckdb.quoting import quoted, text
-from dpquery.engine.duckdb.table_sql import Place
 from dpquery.ir.expr import ColumnRef, Expr, grid_step
 from dpquery.ir.relations import (
     Aggregate,

@@ -14,13 +14,13 @@ from math import prod
 
 from dpquery.core.types import INT64, Interval
 from dpquery.engine.base import nameable
-from dpquery.engine.duckdb.code_sql import code_sql, value_sql
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.connection import KEY
 from dpquery.engine.duckdb.expr_sql import Values, cast
 from dpquery.engine.duckdb.group_keys_sql import Grouping, grouping, key_sql
+from dpquery.engine.duckdb.quantize_sql import code_sql, value_sql
 from dpquery.engine.duckdb.quoting import text
 from dpquery.engine.duckdb.relation_sql import Nested
-from dpquery.engine.duckdb.table_sql import Place
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import (
     Candidates,

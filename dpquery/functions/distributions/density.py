@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.types import DOUBLE
 from dpquery.functions.additive_releases import (
     ADDITIVE,
@@ -46,15 +46,19 @@ from dpquery.functions.base import (
     Takes,
     Words,
 )
-from dpquery.functions.distributions.cut_points import Points
-from dpquery.functions.distributions.histogram_cdf import cells_l2, nearest_counts, numbers_of
+from dpquery.functions.distributions.histogram_and_cdf import (
+    cells_l2,
+    nearest_counts,
+    numbers_of,
+)
 from dpquery.functions.distributions.mode_top_k import cells_distance
+from dpquery.functions.distributions.points_argument import Points
 from dpquery.functions.order_statistics.base import grid_of, too_many_groups
 from dpquery.functions.quantize import in_rows
 from dpquery.ir.measures import GroupRequest, Histogram
 from dpquery.ir.query import Call
 from dpquery.mechanisms import AdditiveNoise, DiscreteLaplace, MaxNorm
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import bin_width
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import bin_width
 from dpquery.mechanisms.randomness import Randomness
 
 CELLS = 64

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import date, time
 from fractions import Fraction
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import BOOLEAN, Kind
 from dpquery.errors import PlanRefused, QueryRefused, Worded, refusal
 from dpquery.functions import error_floors

@@ -20,7 +20,7 @@ from math import prod
 from typing import Any
 
 from dpquery import functions
-from dpquery.core.privacy import Neighbours, decimal_text
+from dpquery.core.privacy_loss import Neighbours, decimal_text
 from dpquery.errors import PlanRefused
 from dpquery.functions.additive_releases import LEVEL, in_steps, in_type
 from dpquery.functions.base import Facts, Measured, Reads, Release, Step, Words

@@ -27,7 +27,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from dpquery.core.privacy import Neighbours, root_above
+from dpquery.core.privacy_loss import Neighbours, root_above
 from dpquery.core.types import DOUBLE
 from dpquery.functions.additive_releases import (
     ADDITIVE,
@@ -48,7 +48,12 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.count_sum import both, present
-from dpquery.functions.moments.plane_ranges import Doubles, Normal, normal_of, ranges_of
+from dpquery.functions.moments.coefficient_intervals import (
+    Doubles,
+    Normal,
+    normal_of,
+    ranges_of,
+)
 from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code
 from dpquery.ir.measures import CountRows, SumProducts

@@ -28,8 +28,8 @@ import numpy as np
 from dpquery.errors import refusal
 from dpquery.functions.additive_releases import significant
 from dpquery.functions.base import COMMON, DPFunction, Expression, Facts, Gives, Takes, Words
+from dpquery.functions.moments.coefficient_intervals import Doubles, Normal
 from dpquery.functions.moments.linreg import MOST, NOISES, PlaneRelease, plane, spectrum
-from dpquery.functions.moments.plane_ranges import Doubles, Normal
 from dpquery.ir.query import Call
 from dpquery.mechanisms.laplace import combined_reach
 

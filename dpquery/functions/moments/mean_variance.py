@@ -46,10 +46,10 @@ from dpquery.functions.base import (
     Words,
     without_option,
 )
-from dpquery.functions.clipping import CLIPPING
+from dpquery.functions.clipping_report import CLIPPING
 from dpquery.functions.count_sum import both, present
 from dpquery.functions.error_floors import Floor
-from dpquery.functions.error_targets import CONFIDENCE, ERROR, OVER, missed_by_mean
+from dpquery.functions.error_options import CONFIDENCE, ERROR, OVER, missed_by_mean
 from dpquery.functions.quantize import code_of, counted
 from dpquery.ir.expr import Code, Expr
 from dpquery.ir.measures import CountRows, CountValues, SumCodes, SumProducts, SumValues, Weight

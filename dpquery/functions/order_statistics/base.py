@@ -16,7 +16,7 @@ from dpquery.ir.expr import Code
 from dpquery.ir.measures import GroupRequest, Histogram, Weight
 from dpquery.ir.query import Call, Wanted
 from dpquery.mechanisms.quantiles.base import LARGEST_GRID, Errors, likely_off, rows_for
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     NARROW,
     HistogramTree,
     Request,

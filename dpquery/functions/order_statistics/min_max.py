@@ -23,7 +23,7 @@ from math import ceil
 
 import numpy as np
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.core.types import MOMENTS, Kind
 from dpquery.functions.additive_releases import LEVEL
 from dpquery.functions.base import (
@@ -43,7 +43,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.distributions.mode_top_k import ChosenRelease, small_histogram
-from dpquery.functions.error_targets import CONFIDENCE, RANK_ERROR
+from dpquery.functions.error_options import CONFIDENCE, RANK_ERROR
 from dpquery.functions.order_statistics.base import ValueRelease, too_many_groups
 from dpquery.functions.quantize import code_of, in_rows
 from dpquery.ir.expr import Code

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from dpquery.core.privacy import Neighbours, decimal_text
+from dpquery.core.privacy_loss import Neighbours, decimal_text
 from dpquery.errors import refusal
 from dpquery.functions import error_floors
 from dpquery.functions.additive_releases import (
@@ -44,7 +44,7 @@ from dpquery.functions.base import (
     Words,
 )
 from dpquery.functions.error_floors import Floor
-from dpquery.functions.error_targets import CONFIDENCE, RANK_ERROR
+from dpquery.functions.error_options import CONFIDENCE, RANK_ERROR
 from dpquery.functions.order_statistics.base import (
     MAX_DRAWS,
     ValueRelease,

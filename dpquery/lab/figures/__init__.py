@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from dpquery.answer import Answer
 from dpquery.core.arrow_columns import table_of
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.lab.compare import short
-from dpquery.lab.figures import choices, means, quantiles, thresholds
+from dpquery.lab.figures import deciles, means, quantiles, warner_staircase_majority
 from dpquery.lab.figures.base import Figure
 
 __all__ = ["ALL", "table"]
 
 ALL: dict[str, Figure] = {
     figure.name: figure
-    for module in (means, quantiles, thresholds, choices)
+    for module in (means, quantiles, deciles, warner_staircase_majority)
     for figure in module.ALL
 }
 """By name, in the order of the notes."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
 from dpquery.errors import internal
-from dpquery.lab.laws import LAWS, Floats, Law
+from dpquery.lab.synthetic_data import LAWS, Floats, Law
 from dpquery.lab.trial import Asked, Rows, draw
 from dpquery.mechanisms.randomness import Randomness
 

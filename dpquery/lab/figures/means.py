@@ -21,7 +21,7 @@ from dpquery.lab.figures.base import (
     root,
     samples,
 )
-from dpquery.lab.laws import MILLION
+from dpquery.lab.synthetic_data import MILLION
 from dpquery.lab.trial import Asked
 from dpquery.mechanisms import DiscreteLaplace, MeanExponential, MeanInverseSensitivity
 

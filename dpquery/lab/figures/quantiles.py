@@ -11,7 +11,7 @@ import numpy as np
 from dpquery.functions.order_statistics.quantile import QUANTILE
 from dpquery.ir.query import Wanted
 from dpquery.lab.figures.base import ADD_REMOVE, MEANS, Figure, Line, drawn, samples
-from dpquery.lab.laws import LAWS, MILLION, Floats, Law
+from dpquery.lab.synthetic_data import LAWS, MILLION, Floats, Law
 from dpquery.lab.trial import Asked, Rows
 from dpquery.mechanisms import GapQuantile, rank_range
 

@@ -22,7 +22,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, RangeEvent
 
 Errors = tuple[tuple[Fraction, ...], ...]

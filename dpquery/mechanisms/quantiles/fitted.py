@@ -20,8 +20,8 @@ from dpquery.mechanisms.quantiles.base import (
     pmf_of_cells,
 )
 from dpquery.mechanisms.quantiles.sampling.cdf_bounds import Outlook
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import Weights, on_places
 from dpquery.mechanisms.quantiles.sampling.fitted_paths import FittedPaths, aims_of
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import Weights, on_places
 from dpquery.mechanisms.quantiles.sampling.joint_paths import shares_of
 from dpquery.mechanisms.randomness import Randomness
 from dpquery.mechanisms.samplers import tail_bound

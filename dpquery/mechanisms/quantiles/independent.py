@@ -13,7 +13,11 @@ from dpquery.core.privacy_events import BoundedRange, Composed
 from dpquery.mechanisms.base import Distance
 from dpquery.mechanisms.quantiles.base import Errors, RankList, each_of, require_bins
 from dpquery.mechanisms.quantiles.exponential import GridQuantile
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree, Weights, around
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
+    HistogramTree,
+    Weights,
+    around,
+)
 from dpquery.mechanisms.randomness import Randomness
 
 

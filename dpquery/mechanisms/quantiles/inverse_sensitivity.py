@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from dpquery.mechanisms.exponential import exponential_law
 from dpquery.mechanisms.quantiles.base import OneRank, require_bins
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     Weights,
     as_integers,
     asked,

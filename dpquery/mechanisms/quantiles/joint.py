@@ -19,7 +19,7 @@ from dpquery.mechanisms.quantiles.base import (
     pmf_of_cells,
     require_bins,
 )
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     HistogramTree,
     Weights,
     bin_width,

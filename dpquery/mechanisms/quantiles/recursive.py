@@ -11,7 +11,7 @@ from typing import ClassVar
 from dpquery.mechanisms.base import PureEvent
 from dpquery.mechanisms.quantiles.base import Errors, SpreadRankList, each_of, pmf_of_cells
 from dpquery.mechanisms.quantiles.exponential import rank_law
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     HistogramTree,
     Part,
     Weights,

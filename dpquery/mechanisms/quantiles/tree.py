@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.mechanisms.base import Distance, PureEvent
 from dpquery.mechanisms.laplace import DiscreteLaplace
 from dpquery.mechanisms.quantiles.base import require_orders
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     Weights,
     asked,
     bin_width,

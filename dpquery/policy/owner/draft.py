@@ -25,7 +25,7 @@ from dpquery.policy.name_conventions import (
     refers_to,
 )
 from dpquery.policy.owner.find_tables import Databases, FoundTable, find_tables
-from dpquery.policy.units import UNDECIDED, UNIT_KINDS, likely_units
+from dpquery.policy.unit_paths import UNDECIDED, UNIT_KINDS, likely_units
 
 _ASKED = f'"{UNDECIDED}"'
 

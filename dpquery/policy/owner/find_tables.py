@@ -18,10 +18,7 @@ from dpquery.core.types import TEXT
 from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.name_conventions import words
-from dpquery.policy.readers import ascii_folded, read_name
 from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
-from dpquery.policy.sources.databases import sqlite_names
-from dpquery.policy.sources.misfits import file_misfits
 from dpquery.policy.sources.paths import (
     as_parquet,
     csv_format,
@@ -40,6 +37,9 @@ from dpquery.policy.sources.schema import (
     read_schema,
     united,
 )
+from dpquery.policy.sources.schema_mismatches import file_misfits
+from dpquery.policy.sources.sqlite_postgres import sqlite_names
+from dpquery.policy.value_parsers import ascii_folded, read_name
 
 Databases = Callable[[Path], Mapping[tuple[str, str], Schema]]
 """Returns what the tables of a DuckDB file have, by schema and name: only an engine can."""

@@ -1,8 +1,8 @@
 """What a policy comes to over its data: for the data owner's eyes, never an analyst's.
 
-`check.py` says where data and policy disagree; this says what the policy's numbers mean: how
-many rows units have, what limits cut, how exact the plainest answers are, and which numbers
-look like a mistake. All of it depends on the rows.
+`data_validation.py` says where data and policy disagree; this says what the policy's numbers
+mean: how many rows units have, what limits cut, how exact the plainest answers are, and
+which numbers look like a mistake. All of it depends on the rows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpquery.core.arrow_columns import arrow_type
-from dpquery.core.privacy import EPSILON_MIN, decimal_text
+from dpquery.core.privacy_loss import EPSILON_MIN, decimal_text
 from dpquery.core.types import NUMERIC, Kind
 from dpquery.mechanisms import DiscreteLaplace
 from dpquery.policy.model import Column, Policy, Table
-from dpquery.policy.owner.check import Finding, Misfits, Rows, Severity, check
-from dpquery.policy.owner.table_links import owners
+from dpquery.policy.owner.cross_table_checks import owners
+from dpquery.policy.owner.data_validation import Finding, Misfits, Rows, Severity, check
 
 LEVEL = Fraction(95, 100)
 PARTS = 10

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpquery.core.types import DECIMAL_DIGITS
 from dpquery.policy.document import Unfit
-from dpquery.policy.sources.arrow_timestamps import total_rows
+from dpquery.policy.sources.temporal_overflow import total_rows
 
 _KIND = "pandas, polars, Arrow or DuckDB"
 

@@ -15,13 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from dpquery.policy.model import External
-from dpquery.policy.sources.snapshots import (
-    UNCUT,
-    Snapshot,
-    State,
-    Unreadable,
-    library,
-)
+from dpquery.policy.sources.snapshot_reader import UNCUT, Snapshot, State, Unreadable, library
 
 # Delta Lake: the log says which files and which version, the library reads the log.
 

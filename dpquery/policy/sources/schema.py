@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import types as is_
 
-from dpquery.core.field_names import dotted
+from dpquery.core.dotted_names import dotted
 from dpquery.core.types import (
     BOOLEAN,
     DATE,
@@ -44,13 +44,13 @@ from dpquery.policy.model import (
     Parquet,
     Table,
 )
-from dpquery.policy.readers import ascii_folded, read_name
-from dpquery.policy.sources.arrow_timestamps import partial as partial_type
 from dpquery.policy.sources.csv_headers import fields_of
-from dpquery.policy.sources.external import opened
+from dpquery.policy.sources.open_external import opened
 from dpquery.policy.sources.parquet_footers import Footer, footer, seen
 from dpquery.policy.sources.paths import as_parquet, is_database
-from dpquery.policy.sources.snapshots import Unreadable
+from dpquery.policy.sources.snapshot_reader import Unreadable
+from dpquery.policy.sources.temporal_overflow import partial as partial_type
+from dpquery.policy.value_parsers import ascii_folded, read_name
 
 
 @dataclass(frozen=True, slots=True)

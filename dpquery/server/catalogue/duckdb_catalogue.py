@@ -11,17 +11,8 @@ import pyarrow as pa
 
 from dpquery.engine.duckdb.connection import lock, start
 from dpquery.engine.duckdb.quoting import quoted
-from dpquery.server.catalogue.information_schema import (
-    DATABASE_NAME,
-    LOGIN,
-    NAMES,
-    SET_NAMES,
-    SET_VALUES,
-    views,
-)
 from dpquery.server.catalogue.pg_catalog_rows import Row, rows, sql_names
-from dpquery.server.catalogue.pg_functions import list_items, macros
-from dpquery.server.catalogue.pg_relations import (
+from dpquery.server.catalogue.pg_catalog_schema import (
     CATALOGUE,
     ELEMENTS,
     RELATIONS,
@@ -30,9 +21,18 @@ from dpquery.server.catalogue.pg_relations import (
     duckdb_of,
     duckdb_type,
 )
+from dpquery.server.catalogue.pg_functions import list_items, macros
 from dpquery.server.catalogue.policy_tables import ShownTable
 from dpquery.server.catalogue.refusals import Refused, too_large, too_long, unsupported
 from dpquery.server.catalogue.rewrite import Schema, Written, rewritten
+from dpquery.server.catalogue.system_views import (
+    DATABASE_NAME,
+    LOGIN,
+    NAMES,
+    SET_NAMES,
+    SET_VALUES,
+    views,
+)
 
 SECONDS = 5
 """How long DuckDB may work on one question."""

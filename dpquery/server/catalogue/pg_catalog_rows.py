@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dpquery.server.catalogue.pg_relations import (
+from dpquery.server.catalogue.pg_catalog_schema import (
     BY_OID,
     CATALOGUE,
     ELEMENTS,

@@ -10,15 +10,10 @@ import re
 
 from sqlglot import exp
 
-from dpquery.server.catalogue.information_schema import (
-    DATABASE_NAME,
-    LOGIN,
-    SET_NAMES,
-    SET_VALUES,
-)
 from dpquery.server.catalogue.pg_catalog_rows import OWNER, VERSION
-from dpquery.server.catalogue.pg_relations import IN_CATALOGUE, IN_INFORMATION
+from dpquery.server.catalogue.pg_catalog_schema import IN_CATALOGUE, IN_INFORMATION
 from dpquery.server.catalogue.refusals import unsupported
+from dpquery.server.catalogue.system_views import DATABASE_NAME, LOGIN, SET_NAMES, SET_VALUES
 
 _LIST = re.compile(r"\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"{}]+)')

@@ -11,9 +11,9 @@ from typing import Any
 
 from dpquery.core.types import Kind, Type
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue.pg_relations import BY_NAME
-from dpquery.session_methods.catalog import columns as described
-from dpquery.session_methods.catalog import tables as listed
+from dpquery.server.catalogue.pg_catalog_schema import BY_NAME
+from dpquery.session_methods.tables_and_charges import columns as described
+from dpquery.session_methods.tables_and_charges import tables as listed
 
 MOST_KEYS = 400
 """Characters of a column's keys that its comment shows: DESCRIBE has them all."""

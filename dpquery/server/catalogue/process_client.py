@@ -12,8 +12,8 @@ import pyarrow as pa
 from dpquery.client.wire_format import arrow_table, dumps
 from dpquery.errors import DPQueryError
 from dpquery.policy.model import Policy
-from dpquery.server.catalogue.parse import Wanted
 from dpquery.server.catalogue.pg_catalog_rows import OWNER
+from dpquery.server.catalogue.pg_parser import Wanted
 from dpquery.server.catalogue.policy_tables import ShownTable, as_json, shown_tables
 from dpquery.server.catalogue.refusals import failed, too_long, unsupported
 from dpquery.server.worker_messages import Fault, Reply, Request, packed

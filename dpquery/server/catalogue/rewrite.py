@@ -8,20 +8,14 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from dpquery.server.catalogue.named_tables import place_tables
-from dpquery.server.catalogue.parse import RENAMED, read, require_known
-from dpquery.server.catalogue.pg_catalog_rows import PROCEDURES, SETTINGS
-from dpquery.server.catalogue.pg_functions import (
-    MACROS,
-    SETS,
-    as_type,
-    formatted,
-    is_list_text,
-    list_of,
-    macro,
-    number,
+from dpquery.server.catalogue.parameter_types import (
+    is_list,
+    name_columns,
+    parameter_types,
+    written_type,
 )
-from dpquery.server.catalogue.pg_relations import (
+from dpquery.server.catalogue.pg_catalog_rows import PROCEDURES, SETTINGS
+from dpquery.server.catalogue.pg_catalog_schema import (
     BY_NAME,
     CATALOGUE,
     FIRST_OID,
@@ -34,14 +28,20 @@ from dpquery.server.catalogue.pg_relations import (
     duckdb_of,
     duckdb_type,
 )
-from dpquery.server.catalogue.policy_tables import ShownTable
-from dpquery.server.catalogue.refusals import no_function, no_relation, no_setting, no_type
-from dpquery.server.catalogue.result_columns import (
-    is_list,
-    name_columns,
-    parameter_types,
-    written_type,
+from dpquery.server.catalogue.pg_functions import (
+    MACROS,
+    SETS,
+    as_type,
+    formatted,
+    is_list_text,
+    list_of,
+    macro,
+    number,
 )
+from dpquery.server.catalogue.pg_parser import RENAMED, read, require_known
+from dpquery.server.catalogue.policy_tables import ShownTable
+from dpquery.server.catalogue.qualify_tables import place_tables
+from dpquery.server.catalogue.refusals import no_function, no_relation, no_setting, no_type
 
 _NUMBERED = {"regclass", "regnamespace", "regrole", "regproc", "regprocedure", "regtype"}
 _TEXTS = {

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.server.postgres import messages, row_messages, statement_kinds
-from dpquery.server.postgres.client_requests import Asker, Prepared, Result, lines_of
 from dpquery.server.postgres.login import Start, Streams
 from dpquery.server.postgres.messages import Malformed, Parts, Refused
+from dpquery.server.postgres.prepare_and_execute import Asker, Prepared, Result, lines_of
 from dpquery.server.postgres.statement_kinds import (
     Call,
     Close,
@@ -31,7 +31,7 @@ from dpquery.server.postgres.statement_kinds import (
     Showing,
     Transaction,
 )
-from dpquery.server.postgres.types import Unreadable, decoded_value
+from dpquery.server.postgres.type_codecs import Unreadable, decoded_value
 from dpquery.server.worker_messages import Fault
 
 IDLE, OPEN, FAILED = b"I", b"T", b"E"

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dpquery.server.postgres import messages
-from dpquery.server.postgres.client_requests import Asker, Catalogue
 from dpquery.server.postgres.connection import INTERNAL, MALFORMED, STOPPING, Connection, Limits
 from dpquery.server.postgres.login import Cancel, Start, Streams, begin, log_in
 from dpquery.server.postgres.messages import Malformed, Refused
+from dpquery.server.postgres.prepare_and_execute import Asker, Catalogue
 from dpquery.server.service import Client, Service
 from dpquery.server.worker_messages import Fault
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dpquery.server.postgres import messages
 from dpquery.server.postgres.messages import NULL, is_binary
 from dpquery.server.postgres.statement_kinds import Form
-from dpquery.server.postgres.types import PgType, encoder, type_of
+from dpquery.server.postgres.type_codecs import PgType, encoder, type_of
 
 STEP = 500
 """Rows that are written at once."""

@@ -17,14 +17,14 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.source_text import Source, Span, visible
 from dpquery.editing.completion import column_of, suggestions
 from dpquery.errors import DPQueryError
 from dpquery.server.service import LOGIN_SECONDS, Client, Service
 from dpquery.server.users import LONGEST as LONGEST_NAME
 from dpquery.server.web.logins import LONGEST, Busy, Login, Sessions
-from dpquery.server.web.pasted_remedies import pasted
+from dpquery.server.web.quick_fixes import pasted
 from dpquery.server.worker_messages import OWNER_CALLS, Fault, Reply
 from dpquery.server.worker_pool import FAILED, Ticket
 from dpquery.sql.commands import Create, Drop, Set, read_aside

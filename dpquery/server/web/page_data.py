@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import NO_LOSS, decimal_text
+from dpquery.core.privacy_loss import NO_LOSS, decimal_text
 from dpquery.core.source_text import visible
 from dpquery.editing.cursor_context import words_of
 from dpquery.errors import DPQueryError, internal

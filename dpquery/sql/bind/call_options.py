@@ -10,7 +10,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.core.privacy import (
+from dpquery.core.privacy_loss import (
     EPSILON_MAX,
     EPSILON_MIN,
     Loss,
@@ -22,7 +22,7 @@ from dpquery.core.source_text import Span
 from dpquery.core.types import INT64, MOMENTS, ROWS_MAX, Interval, Kind, ordinal
 from dpquery.errors import listed, nearest, refusal
 from dpquery.functions.base import DPFunction, Takes
-from dpquery.functions.error_targets import ERRORS
+from dpquery.functions.error_options import ERRORS
 from dpquery.functions.example_bounds import example_bounds
 from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import Expr, Literal, Scalar

@@ -12,7 +12,7 @@ from typing import NoReturn
 from sqlglot import expressions as exp
 
 from dpquery import functions, rowfunctions
-from dpquery.core.privacy import Loss
+from dpquery.core.privacy_loss import Loss
 from dpquery.core.source_text import Span
 from dpquery.core.types import Kind
 from dpquery.errors import listed, nearest, refusal, without
@@ -26,8 +26,8 @@ from dpquery.functions.base import (
     Share,
     Takes,
 )
-from dpquery.functions.distributions.cut_points import Points
-from dpquery.functions.error_targets import CONFIDENCE, ERRORS, OVER
+from dpquery.functions.distributions.points_argument import Points
+from dpquery.functions.error_options import CONFIDENCE, ERRORS, OVER
 from dpquery.functions.quantize import known_range
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.ir.query import Call, Input, Options
@@ -39,14 +39,14 @@ from dpquery.sql.bind.call_options import (
     read_whole_between,
     refuse_constant,
 )
-from dpquery.sql.bind.list_arguments import bind_points, is_number, listed_in, some_points
-from dpquery.sql.bind.quantile_orders import Orders
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.positional_arguments import bind_points, is_number, listed_in, some_points
+from dpquery.sql.bind.quantile_fractions import Orders
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, is_plain, written_name
 from dpquery.sql.epsilon_shares import Shares, share_text
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.suggest.dialects import meant_call, nearest_function
-from dpquery.sql.suggest.offered_queries import (
+from dpquery.sql.suggest.sample_queries import (
     call_about,
     fits,
     other_call,

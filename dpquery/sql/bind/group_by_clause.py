@@ -10,7 +10,7 @@ from sqlglot.helper import ensure_list
 
 from dpquery import functions
 from dpquery.errors import advice
-from dpquery.functions.found_groups import KEYS
+from dpquery.functions.dp_keys import KEYS
 from dpquery.sql.bind.scope import Scope, fold, is_call
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large

@@ -20,8 +20,8 @@ from sqlglot import expressions as exp
 from dpquery.core.source_text import Span
 from dpquery.core.types import DAY, INT64, INTEGER, Interval, Kind
 from dpquery.errors import QueryRefused, Worded, advice, refusal
+from dpquery.functions.dp_keys import KEYS, MOST_KEYS, most_of
 from dpquery.functions.example_bounds import example_values
-from dpquery.functions.found_groups import KEYS, MOST_KEYS, most_of
 from dpquery.ir.expr import ColumnRef, Expr, Literal, Nulls, children, columns_of
 from dpquery.ir.query import Call, Finding, Key, led, side_by_side, taken
 from dpquery.ir.relations import Relation, public_joins
@@ -46,11 +46,11 @@ from dpquery.sql.bind.group_by_clause import (
     outside_calls,
 )
 from dpquery.sql.bind.joins.public_joins import PublicGroups, PublicKeys
-from dpquery.sql.bind.rows.expressions import Conditions, operand
+from dpquery.sql.bind.rows.row_expressions import Conditions, operand
 from dpquery.sql.bind.scope import fold, listed_names, written_name
 from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.offered_queries import query_about, ranged_by
+from dpquery.sql.suggest.sample_queries import query_about, ranged_by
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context

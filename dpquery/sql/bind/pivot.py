@@ -35,8 +35,8 @@ from dpquery.ir.query import Frontier
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import Spans, mended, outside, too_large
-from dpquery.sql.postprocess.bound_expressions import NAMES, text
 from dpquery.sql.postprocess.from_clause import Open, OpenColumn
+from dpquery.sql.postprocess.sql_fragments import NAMES, text
 
 RELEASED = "released"
 """What a SELECT notes whose rows are of several units: it shows results, or is refused."""

@@ -28,15 +28,15 @@ from dpquery.sql.bind.from_clause import (
 )
 from dpquery.sql.bind.group_by_clause import key_of, refuse_sets
 from dpquery.sql.bind.joins.join_keys import enough, keys_at, keys_held
-from dpquery.sql.bind.joins.unit_joins import semi_join
+from dpquery.sql.bind.joins.private_joins import semi_join
 from dpquery.sql.bind.joins.where_subqueries import null_safe
-from dpquery.sql.bind.rows.typed_expressions import alike
-from dpquery.sql.bind.rows.unit_aggregates import (
+from dpquery.sql.bind.rows.per_unit_rows import (
     PerUnitRows,
     WindowRows,
     WrittenOut,
     is_exact_aggregate,
 )
+from dpquery.sql.bind.rows.typed_expressions import alike
 from dpquery.sql.bind.scope import Scope, fold, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.parse.spans import outside

@@ -20,15 +20,15 @@ from dpquery.core.types import Kind
 from dpquery.errors import NameRefused, QueryRefused, nearest, refusal
 from dpquery.functions import registered
 from dpquery.functions.base import Gives
+from dpquery.functions.dp_keys import most_of
 from dpquery.functions.example_bounds import example_values
-from dpquery.functions.found_groups import most_of
 from dpquery.ir.expr import ColumnRef, Expr, Literal, columns_of, longest_of
 from dpquery.ir.query import Call, Key
 from dpquery.rowfunctions.analysis.conditions import facts_of
 from dpquery.rowfunctions.analysis.key_domains import values_of
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.group_keys import has_listed_groups
-from dpquery.sql.bind.rows.expressions import operand
+from dpquery.sql.bind.rows.row_expressions import operand
 from dpquery.sql.bind.scope import (
     Scope,
     call_key,
@@ -40,8 +40,8 @@ from dpquery.sql.bind.scope import (
 )
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, mended, shown
-from dpquery.sql.postprocess.bound_expressions import LONGEST_NUMBER
-from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS
+from dpquery.sql.postprocess.builtin_functions import NAMES as FUNCTIONS
+from dpquery.sql.postprocess.sql_fragments import LONGEST_NUMBER
 from dpquery.sql.suggest.dialects import (
     CLOSE,
     LISTING,
@@ -49,7 +49,7 @@ from dpquery.sql.suggest.dialects import (
     is_aggregate,
     nearest_function,
 )
-from dpquery.sql.suggest.offered_queries import COUNT, parted, query_about
+from dpquery.sql.suggest.sample_queries import COUNT, parted, query_about
 
 KEYS = "DP_KEYS({}, eps=0.5, delta=1e-7)"
 FEW_GROUPS = 1000

@@ -33,28 +33,20 @@ from dpquery.sql.bind.from_clause import (
 )
 from dpquery.sql.bind.group_by_clause import finds_keys
 from dpquery.sql.bind.group_keys import Keys
-from dpquery.sql.bind.joins.unit_joins import Item, bind_from
+from dpquery.sql.bind.joins.private_joins import Item, bind_from
 from dpquery.sql.bind.joins.where_subqueries import chosen, refuse_results_in_where, said_of
 from dpquery.sql.bind.pivot import RELEASED, Pivot
 from dpquery.sql.bind.private_subqueries import combined_rows, derive
 from dpquery.sql.bind.released_tables import Released, raw, unaskable
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.bind.scope import fold, is_call, written_name
 from dpquery.sql.contribution_bounds import contribution
-from dpquery.sql.empty_answers import refuse_contradictions, refuse_empty
+from dpquery.sql.empty_result_refusals import refuse_contradictions, refuse_empty
 from dpquery.sql.epsilon_shares import Shares, shared
-from dpquery.sql.parse.list_joins import refuse_list
+from dpquery.sql.implicit_dp_calls import asks_units, make_calls
 from dpquery.sql.parse.parser import Parsed
 from dpquery.sql.parse.spans import outside, repeated, too_large
-from dpquery.sql.plain_aggregates import asks_units, make_calls
-from dpquery.sql.postprocess.bound_expressions import (
-    MAX_TEXT,
-    REPEATING,
-    TEXTUAL,
-    Value,
-    condition,
-    quoted,
-)
+from dpquery.sql.parse.unnest import refuse_list
 from dpquery.sql.postprocess.from_clause import (
     MOST_MEMBERS,
     MOST_SHOWN,
@@ -72,8 +64,16 @@ from dpquery.sql.postprocess.from_clause import (
     rows_within,
 )
 from dpquery.sql.postprocess.select import Select, parts_of
+from dpquery.sql.postprocess.select_stages import FrontierRows, Rows
 from dpquery.sql.postprocess.set_operations import arms_of, combined, finished
-from dpquery.sql.postprocess.stages import FrontierRows, Rows
+from dpquery.sql.postprocess.sql_fragments import (
+    MAX_TEXT,
+    REPEATING,
+    TEXTUAL,
+    Value,
+    condition,
+    quoted,
+)
 from dpquery.sql.postprocess.subqueries import Opener
 from dpquery.sql.suggest.join_refusals import (
     JoinedBy,
@@ -81,7 +81,7 @@ from dpquery.sql.suggest.join_refusals import (
     refuse_twice,
     same_units,
 )
-from dpquery.sql.suggest.offered_queries import COUNT, counted, query_about, query_of_policy
+from dpquery.sql.suggest.sample_queries import COUNT, counted, query_about, query_of_policy
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 MOST_DERIVED = 8

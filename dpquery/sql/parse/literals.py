@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from sqlglot import expressions as exp
 
-from dpquery.core.privacy import exact_number
+from dpquery.core.privacy_loss import exact_number
 from dpquery.core.source_text import Span
 from dpquery.core.time_zones import to_instant
 from dpquery.core.types import (

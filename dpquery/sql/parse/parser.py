@@ -24,13 +24,13 @@ from dpquery.errors import NameRefused, QueryRefused, SyntaxRefused, advice
 from dpquery.rowfunctions.dates import UNIT_NAMES
 from dpquery.sql.bind.scope import RESERVED
 from dpquery.sql.parse.bracketed_joins import without_brackets
-from dpquery.sql.parse.list_joins import SPLITS, join_lists
 from dpquery.sql.parse.schema_names import read_schemas
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, too_large
-from dpquery.sql.parse.text_audit import ALLOWED, check_all_read
 from dpquery.sql.parse.text_checks import read_statement
-from dpquery.sql.postprocess.functions import AGGREGATES, ONLY_WINDOWS
-from dpquery.sql.postprocess.functions import NAMES as FUNCTIONS_ABOVE
+from dpquery.sql.parse.token_coverage import ALLOWED, check_all_read
+from dpquery.sql.parse.unnest import SPLITS, join_lists
+from dpquery.sql.postprocess.builtin_functions import AGGREGATES, ONLY_WINDOWS
+from dpquery.sql.postprocess.builtin_functions import NAMES as FUNCTIONS_ABOVE
 from dpquery.sql.suggest.construct_refusals import (
     is_misused,
     misread,

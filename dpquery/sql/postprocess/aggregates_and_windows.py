@@ -14,7 +14,15 @@ from dpquery.errors import advice, refusal
 from dpquery.sql.bind.rows.typed_expressions import miscounted
 from dpquery.sql.parse.literals import read_literal, unwrapped
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.bound_expressions import (
+from dpquery.sql.postprocess.builtin_functions import (
+    AGGREGATES,
+    KINDS,
+    ONLY_WINDOWS,
+    Aggregate,
+    window_name,
+)
+from dpquery.sql.postprocess.function_calls import require_kind
+from dpquery.sql.postprocess.sql_fragments import (
     LONGEST_NUMBER,
     READ_BEFORE,
     TEXTUAL,
@@ -23,18 +31,10 @@ from dpquery.sql.postprocess.bound_expressions import (
     direction,
     text,
 )
-from dpquery.sql.postprocess.calls import require_kind
-from dpquery.sql.postprocess.functions import (
-    AGGREGATES,
-    KINDS,
-    ONLY_WINDOWS,
-    Aggregate,
-    window_name,
-)
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:
-    from dpquery.sql.postprocess.stages import Base
+    from dpquery.sql.postprocess.select_stages import Base
 
 
 MOST = 10**9

@@ -11,14 +11,17 @@ from sqlglot import expressions as exp
 from dpquery.core.source_text import Span
 from dpquery.core.types import DATE, MOMENTS, NUMERIC, TIME, TIMESTAMP, TIMESTAMPTZ, Kind
 from dpquery.errors import refusal
-from dpquery.sql.bind.rows.expressions import paired
+from dpquery.sql.bind.rows.row_expressions import paired
 from dpquery.sql.bind.rows.typed_expressions import narrower_name, target
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end
-from dpquery.sql.parse.list_joins import list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import as_moment, chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, repeated
-from dpquery.sql.parse.text_audit import ARITHMETIC, COMPARISONS
-from dpquery.sql.postprocess.bound_expressions import (
+from dpquery.sql.parse.token_coverage import ARITHMETIC, COMPARISONS
+from dpquery.sql.parse.unnest import list_of, refuse_list, written_out
+from dpquery.sql.postprocess.builtin_functions import aggregate_name
+from dpquery.sql.postprocess.function_calls import applied, days, indexed, moved
+from dpquery.sql.postprocess.interval_ends import end_of
+from dpquery.sql.postprocess.sql_fragments import (
     MAX_DEPTH,
     MAX_SIZE,
     MAX_TEXT,
@@ -34,14 +37,11 @@ from dpquery.sql.postprocess.bound_expressions import (
     made,
     widest,
 )
-from dpquery.sql.postprocess.calls import applied, days, indexed, moved
-from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.postprocess.interval_ends import end_of
 from dpquery.sql.suggest.construct_refusals import refuse_construct
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:
-    from dpquery.sql.postprocess.stages import Base
+    from dpquery.sql.postprocess.select_stages import Base
     from dpquery.sql.postprocess.subqueries import Opener
 
 

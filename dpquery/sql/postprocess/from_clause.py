@@ -20,7 +20,7 @@ from dpquery.ir.query import Origin
 from dpquery.sql.bind.scope import ambiguous, fold, unknown_column, unknown_table
 from dpquery.sql.parse.literals import chain, conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside, too_large
-from dpquery.sql.postprocess.bound_expressions import LONGEST_NUMBER, Value, comparable, made
+from dpquery.sql.postprocess.sql_fragments import LONGEST_NUMBER, Value, comparable, made
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 _SIDES = {"LEFT", "RIGHT", "FULL"}

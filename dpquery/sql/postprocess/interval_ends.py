@@ -17,8 +17,8 @@ from dpquery.ir.query import IntervalEnd
 from dpquery.sql.bind.call_options import read_number_between
 from dpquery.sql.bind.scope import fold, is_call
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.postprocess.bound_expressions import Value
-from dpquery.sql.suggest.offered_queries import COUNT, query_of_policy
+from dpquery.sql.postprocess.sql_fragments import Value
+from dpquery.sql.suggest.sample_queries import COUNT, query_of_policy
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions

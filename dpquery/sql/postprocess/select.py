@@ -13,13 +13,13 @@ from dpquery.errors import advice, refusal
 from dpquery.sql.bind.from_clause import columns_of, is_star
 from dpquery.sql.bind.group_by_clause import groupings_in
 from dpquery.sql.bind.scope import fold, is_call, is_interval_end, is_plain, written_name
-from dpquery.sql.empty_answers import refuse_offset
+from dpquery.sql.empty_result_refusals import refuse_offset
 from dpquery.sql.parse.literals import read_place, unwrapped
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.bound_expressions import Value, direction, row_count, where
+from dpquery.sql.postprocess.builtin_functions import aggregate_name
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, rows_within
-from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.postprocess.stages import Base, FrontierRows, Groups, Rows, Windowed
+from dpquery.sql.postprocess.select_stages import Base, FrontierRows, Groups, Rows, Windowed
+from dpquery.sql.postprocess.sql_fragments import Value, direction, row_count, where
 
 
 class Select:

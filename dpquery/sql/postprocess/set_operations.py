@@ -14,8 +14,8 @@ from dpquery.sql.bind.private_subqueries import uneven
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.literals import read_place
 from dpquery.sql.parse.spans import outside
-from dpquery.sql.postprocess.bound_expressions import comparable, direction, row_count
 from dpquery.sql.postprocess.from_clause import MOST_HIDDEN, Open, OpenColumn, require_rows
+from dpquery.sql.postprocess.sql_fragments import comparable, direction, row_count
 from dpquery.sql.postprocess.subqueries import Opener, unlike
 from dpquery.sql.suggest.type_mismatches import mismatch
 

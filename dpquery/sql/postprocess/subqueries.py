@@ -24,7 +24,6 @@ from dpquery.sql.bind.from_clause import Context
 from dpquery.sql.bind.released_tables import unaskable
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.spans import Spans, mended, outside
-from dpquery.sql.postprocess.bound_expressions import Value, comparable
 from dpquery.sql.postprocess.from_clause import (
     MOST_CHARACTERS,
     MOST_ROWS,
@@ -32,12 +31,13 @@ from dpquery.sql.postprocess.from_clause import (
     OpenColumn,
     outgrown,
 )
-from dpquery.sql.suggest.offered_queries import query_of_policy
+from dpquery.sql.postprocess.sql_fragments import Value, comparable
+from dpquery.sql.suggest.sample_queries import query_of_policy
 from dpquery.sql.suggest.type_mismatches import mismatch
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.expressions import Expressions
-    from dpquery.sql.postprocess.stages import Base
+    from dpquery.sql.postprocess.select_stages import Base
 
 
 class Opener(Context):

@@ -1,7 +1,7 @@
 """What a refused construct is called, and where its words stand in the text.
 
-The list of what is accepted is in `parse.py`; here nothing is accepted. A construct without a
-name is called by its operator, or by the name of its node.
+The list of what is accepted is in `sql/parse/parser.py`; here nothing is accepted. A construct
+without a name is called by its operator, or by the name of its node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused, advice, nearest, refusal
 from dpquery.sql.bind.rows.typed_expressions import target
 from dpquery.sql.parse.spans import Spans, example, incomplete, mended, outside, shown, span_of
-from dpquery.sql.postprocess.functions import AGGREGATES
+from dpquery.sql.postprocess.builtin_functions import AGGREGATES
 
 _WORDS: dict[type[exp.Expr], str] = {
     exp.Join: "a join", exp.With: "WITH", exp.CTE: "WITH", exp.Subquery: "a subquery",

@@ -15,17 +15,17 @@ from functools import cached_property
 from sqlglot import expressions as exp
 
 from dpquery import functions
-from dpquery.core.privacy import decimal_text
+from dpquery.core.privacy_loss import decimal_text
 from dpquery.core.source_text import Source, Span, width
 from dpquery.errors import Diagnostic, PlanRefused, QueryRefused, nearest
 from dpquery.functions.base import DPFunction, Gives
-from dpquery.functions.distributions.cut_points import Points
+from dpquery.functions.distributions.points_argument import Points
 from dpquery.ir.expr import ColumnRef, Expr
 from dpquery.rowfunctions.analysis.ranges import implied
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.bind.scope import written_name
-from dpquery.sql.postprocess.functions import aggregate_name
-from dpquery.sql.suggest.offered_queries import (
+from dpquery.sql.postprocess.builtin_functions import aggregate_name
+from dpquery.sql.suggest.sample_queries import (
     COUNT,
     between,
     call_about,

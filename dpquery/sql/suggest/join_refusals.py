@@ -16,7 +16,7 @@ from dpquery.ir.relations import Relation, tables_of
 from dpquery.policy.model import Table
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.from_clause import Context, Derived, PublicItem, ReleasedItem
-from dpquery.sql.bind.rows.expressions import Conditions, operand
+from dpquery.sql.bind.rows.row_expressions import Conditions, operand
 from dpquery.sql.bind.scope import Member, Scope, fold, written_name
 from dpquery.sql.parse.spans import Spans, mended, outside, span_of
 from dpquery.sql.size_limits import MOST_COPIES

@@ -15,7 +15,7 @@ from dpquery.core.source_text import Source, Span
 from dpquery.core.types import MOMENTS, Kind, Type
 from dpquery.errors import refusal
 from dpquery.ir.expr import Comparison, Expr, Literal
-from dpquery.sql.suggest.offered_queries import sample_literal
+from dpquery.sql.suggest.sample_queries import sample_literal
 
 _SILENT = (
     "values are never converted silently: a conversion can fail on one row,",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpquery.engine.duckdb.table_sql import Place
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.ir.expr import ColumnRef, columns_of
 from dpquery.ir.relations import (
     Filter,

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from dpquery.engine.duckdb.table_sql import Place
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.ir.expr import Code, columns_of
 from dpquery.ir.relations import TableScan
 from dpquery.rowfunctions import engine_functions

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 
 from dpquery.engine.duckdb import relation_sql, scan_sql
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.relation_sql import Nested
 from dpquery.engine.duckdb.scan_sql import ScanSQL
-from dpquery.engine.duckdb.table_sql import Place
-from dpquery.engine.duckdb.verify import Rehearsal, Verifier
+from dpquery.engine.duckdb.sql_allowlist import Rehearsal, Verifier
 from dpquery.errors import QueryRefused
 from dpquery.plan.plan import Plan
 from tests import frontiers, strategies

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpquery.core.privacy import Neighbours
+from dpquery.core.privacy_loss import Neighbours
+from dpquery.engine.duckdb.clamped_table_sql import Place
 from dpquery.engine.duckdb.column_cache import wanted_columns
 from dpquery.engine.duckdb.public_engine import PublicEngine
 from dpquery.engine.duckdb.scan_sql import ScanSQL, public_names
-from dpquery.engine.duckdb.table_sql import Place
-from dpquery.engine.duckdb.verify import foreseen
+from dpquery.engine.duckdb.sql_allowlist import foreseen
 from dpquery.ir.measures import Histogram
 from dpquery.ir.query import Scan
 from dpquery.ir.relations import tables_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpquery.server.catalogue.duckdb_catalogue import Twin
-from dpquery.server.catalogue.parse import Wanted
+from dpquery.server.catalogue.pg_parser import Wanted
 from dpquery.server.catalogue.refusals import Refused
 from tests.server.catalogue.conftest import Asked
 

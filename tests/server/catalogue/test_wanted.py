@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpquery.server.catalogue.parse import Wanted
+from dpquery.server.catalogue.pg_parser import Wanted
 
 WANTED = """
 SELECT 1

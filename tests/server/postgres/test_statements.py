@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import Policy
-from dpquery.server.postgres import types
+from dpquery.server.postgres import type_codecs
+from dpquery.server.postgres.bind_parameters import stand_ins, template_of
 from dpquery.server.postgres.messages import Refused
-from dpquery.server.postgres.parameters import stand_ins, template_of
 from dpquery.server.postgres.statement_kinds import (
     Call,
     Close,
@@ -185,24 +185,36 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
 
 
 GUESSES = [
-    ("SELECT COUNT(*) FROM staff WHERE dept = $1", [types.TEXT]),
-    ("SELECT COUNT(*) FROM staff WHERE age > $1 AND hired <= $2", [types.INT8, types.DATE]),
-    ("SELECT COUNT(*) FROM staff WHERE age > -$1", [types.INT8]),
-    ("SELECT COUNT(*) FROM staff WHERE $1 < age", [types.INT8]),
-    ("SELECT COUNT(*) FROM staff WHERE s.rating NOT BETWEEN $1 AND $2", [types.NUMERIC] * 2),
-    ("SELECT COUNT(*) FROM staff WHERE age IN ($1, 5, $2, $3)", [types.INT8, 20, 20]),
-    ("SELECT COUNT(*) FROM staff WHERE remote = $1 OR dept LIKE $2", [types.BOOL, types.TEXT]),
-    ("SELECT DP_COUNT(*, eps=$1, delta => $2) FROM staff", [types.FLOAT8] * 2),
-    ("SELECT DP_SUM(bonus, bounds=[$1, $2], eps=$3) FROM staff", [types.FLOAT8] * 3),
-    ("SELECT DP_SUM(bonus, max_rows_contributed=$1) FROM visits", [types.INT8]),
-    ("SELECT DP_QUANTILE(age, $1, eps=1) FROM staff", [types.FLOAT8]),
-    ("SELECT $2::int, $1::DATE", [types.DATE, types.INT4]),
-    ("SELECT COUNT(*) FROM visits WHERE at > $1 LIMIT $2", [types.TIMESTAMP, types.INT8]),
-    ("SELECT dept FROM staff GROUP BY 1 HAVING COUNT(*) > $1", [types.FLOAT8]),
-    ("SELECT 1 FROM staff WHERE date_trunc('month', hired) = $1", [types.DATE]),
-    ("EXPLAIN SELECT COUNT(*) FROM staff WHERE age = $1", [types.INT8]),
-    ("SELECT '$1', \"$2\" -- $3\n, $1", [types.TEXT]),
-    ("SELECT $3", [types.TEXT] * 3),
+    ("SELECT COUNT(*) FROM staff WHERE dept = $1", [type_codecs.TEXT]),
+    (
+        "SELECT COUNT(*) FROM staff WHERE age > $1 AND hired <= $2",
+        [type_codecs.INT8, type_codecs.DATE],
+    ),
+    ("SELECT COUNT(*) FROM staff WHERE age > -$1", [type_codecs.INT8]),
+    ("SELECT COUNT(*) FROM staff WHERE $1 < age", [type_codecs.INT8]),
+    (
+        "SELECT COUNT(*) FROM staff WHERE s.rating NOT BETWEEN $1 AND $2",
+        [type_codecs.NUMERIC] * 2,
+    ),
+    ("SELECT COUNT(*) FROM staff WHERE age IN ($1, 5, $2, $3)", [type_codecs.INT8, 20, 20]),
+    (
+        "SELECT COUNT(*) FROM staff WHERE remote = $1 OR dept LIKE $2",
+        [type_codecs.BOOL, type_codecs.TEXT],
+    ),
+    ("SELECT DP_COUNT(*, eps=$1, delta => $2) FROM staff", [type_codecs.FLOAT8] * 2),
+    ("SELECT DP_SUM(bonus, bounds=[$1, $2], eps=$3) FROM staff", [type_codecs.FLOAT8] * 3),
+    ("SELECT DP_SUM(bonus, max_rows_contributed=$1) FROM visits", [type_codecs.INT8]),
+    ("SELECT DP_QUANTILE(age, $1, eps=1) FROM staff", [type_codecs.FLOAT8]),
+    ("SELECT $2::int, $1::DATE", [type_codecs.DATE, type_codecs.INT4]),
+    (
+        "SELECT COUNT(*) FROM visits WHERE at > $1 LIMIT $2",
+        [type_codecs.TIMESTAMP, type_codecs.INT8],
+    ),
+    ("SELECT dept FROM staff GROUP BY 1 HAVING COUNT(*) > $1", [type_codecs.FLOAT8]),
+    ("SELECT 1 FROM staff WHERE date_trunc('month', hired) = $1", [type_codecs.DATE]),
+    ("EXPLAIN SELECT COUNT(*) FROM staff WHERE age = $1", [type_codecs.INT8]),
+    ("SELECT '$1', \"$2\" -- $3\n, $1", [type_codecs.TEXT]),
+    ("SELECT $3", [type_codecs.TEXT] * 3),
     ("SELECT $$ $1 $$", []),
 ]
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import Format
 
-from dpquery.server.postgres import types
-from dpquery.server.postgres.types import (
+from dpquery.server.postgres import type_codecs as types
+from dpquery.server.postgres.type_codecs import (
     ARRAYS,
     Unreadable,
     decoded_value,

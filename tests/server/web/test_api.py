@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpquery.answer import Answer
-from dpquery.core.privacy import NO_LOSS
+from dpquery.core.privacy_loss import NO_LOSS
 from dpquery.server import service as logins
 from dpquery.server.owner_calls import ORDERS
 from dpquery.server.web.api import MOST_BYTES

@@ -18,7 +18,7 @@ from dpquery.server.service import Service, Settings
 from dpquery.server.web import http_server as module
 from dpquery.server.web import metrics
 from dpquery.server.web.http_server import WebDoor
-from dpquery.server.web.pasted_remedies import pasted
+from dpquery.server.web.quick_fixes import pasted
 from tests.server.web.serving import Asking, Served, policy_of_three, served
 
 PAGE = Path(module.__file__).with_name("page")

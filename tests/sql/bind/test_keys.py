@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpquery.core.privacy import Ceiling, Loss, Neighbours
+from dpquery.core.privacy_loss import Ceiling, Loss, Neighbours
 from dpquery.core.source_text import Source
 from dpquery.core.types import BOOLEAN, DATE, INTEGER, TEXT, TIMESTAMP, Kind, Type
 from dpquery.errors import PlanRefused

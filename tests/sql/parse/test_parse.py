@@ -11,14 +11,14 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from dpquery.core.source_text import Source, Span
 from dpquery.errors import QueryRefused
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.bind.scope import RESERVED, Member, Scope
 from dpquery.sql.bind.statement import Statement
 from dpquery.sql.parse.parser import Parsed, _check_nodes, parse
 from dpquery.sql.parse.spans import Spans, mended
-from dpquery.sql.parse.text_audit import ALLOWED
+from dpquery.sql.parse.token_coverage import ALLOWED
 from dpquery.sql.postprocess.from_clause import From
-from dpquery.sql.postprocess.stages import Rows
+from dpquery.sql.postprocess.select_stages import Rows
 from tests.corpus.cases import facts, planned, refusal
 
 WORDING = [

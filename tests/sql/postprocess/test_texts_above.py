@@ -14,10 +14,10 @@ from dpquery import rowfunctions
 from dpquery.core.types import Kind
 from dpquery.errors import QueryRefused
 from dpquery.session import Session
-from dpquery.sql.postprocess.bound_expressions import LONGEST_NUMBER
-from dpquery.sql.postprocess.bound_expressions import text as quoted
+from dpquery.sql.postprocess.builtin_functions import BY_NAME, SPECIAL, Function
 from dpquery.sql.postprocess.from_clause import MOST_CHARACTERS
-from dpquery.sql.postprocess.functions import BY_NAME, SPECIAL, Function
+from dpquery.sql.postprocess.sql_fragments import LONGEST_NUMBER
+from dpquery.sql.postprocess.sql_fragments import text as quoted
 from tests.samples import sample_policy
 
 GROUPS = "(SELECT dept, DP_COUNT(*, eps=1e-3) AS n FROM staff GROUP BY dept)"

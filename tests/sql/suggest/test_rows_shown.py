@@ -8,7 +8,7 @@ import pytest
 
 import dpquery
 from dpquery.errors import Diagnostic, QueryRefused
-from dpquery.server.web.pasted_remedies import pasted
+from dpquery.server.web.quick_fixes import pasted
 from dpquery.session import Session
 from tests.samples import sample_policy
 

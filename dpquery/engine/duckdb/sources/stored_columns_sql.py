@@ -2,9 +2,9 @@
 
 A file may hold a declared type in another one: moments in nanoseconds, categories in doubles,
 unsigned integers. Each value becomes one of the declared type, the nearest end of it, or NULL,
-and none can raise. Several files of a table may have several types: `views.py` reads those of
-one type together. Which that is, `typeof` tells when a query is planned: what is for others is
-gone before a row is read, and row groups are skipped as ever.
+and none can raise. Several files of a table may have several types: `source_views.py` reads
+those of one type together. Which that is, `typeof` tells when a query is planned: what is for
+others is gone before a row is read, and row groups are skipped as ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import reduce
 from dpquery.core.types import INT64, Kind, Type, decimal_value
 from dpquery.engine.duckdb.expr_sql import cast
 from dpquery.engine.duckdb.quoting import duckdb_name, quoted, text
-from dpquery.engine.duckdb.sources.duckdb_files import INTEGERS
+from dpquery.engine.duckdb.sources.duckdb_schema import INTEGERS
 from dpquery.policy.model import Column
 
 ELEMENT = "list value"

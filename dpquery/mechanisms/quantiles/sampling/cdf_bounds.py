@@ -17,7 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpquery.errors import internal
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.directed_rounding import (
+    NARROW_EXPONENT,
+    POINT,
+    as_exponents,
+    logarithm_above,
+)
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     NARROW,
     HistogramTree,
     Request,
@@ -27,12 +33,6 @@ from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
     bin_width,
     passing,
     weight_within,
-)
-from dpquery.mechanisms.quantiles.sampling.upper_sums import (
-    NARROW_EXPONENT,
-    POINT,
-    as_exponents,
-    logarithm_above,
 )
 from dpquery.mechanisms.samplers import Bools, Int64s, Integers, ln2_around
 

@@ -16,8 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpquery.mechanisms.quantiles.sampling.cdf_bounds import Outlook, Row
-from dpquery.mechanisms.quantiles.sampling.joint_paths import shares_of
-from dpquery.mechanisms.quantiles.sampling.upper_sums import (
+from dpquery.mechanisms.quantiles.sampling.directed_rounding import (
     FINE,
     NARROW_EXPONENT,
     POINT,
@@ -26,6 +25,7 @@ from dpquery.mechanisms.quantiles.sampling.upper_sums import (
     logarithm_above,
     parts_of,
 )
+from dpquery.mechanisms.quantiles.sampling.joint_paths import shares_of
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import Int64s, Integers, coin, likely_coin
 

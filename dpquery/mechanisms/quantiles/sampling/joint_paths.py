@@ -16,8 +16,7 @@ from math import comb
 from typing import TypeVar
 
 from dpquery.mechanisms.quantiles.sampling.cdf_bounds import Scale, Stretch, Terrain
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import HistogramTree
-from dpquery.mechanisms.quantiles.sampling.upper_sums import (
+from dpquery.mechanisms.quantiles.sampling.directed_rounding import (
     MANY,
     NOTHING,
     POINT,
@@ -28,6 +27,7 @@ from dpquery.mechanisms.quantiles.sampling.upper_sums import (
     plus,
     times,
 )
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import HistogramTree
 from dpquery.mechanisms.randomness import ROUNDS, Randomness, broken
 from dpquery.mechanisms.samplers import likely_coin
 

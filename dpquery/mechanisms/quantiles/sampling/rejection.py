@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpquery.mechanisms.quantiles.sampling.histogram_tree import (
+from dpquery.mechanisms.quantiles.sampling.exact_histograms import (
     NARROW,
     HistogramTree,
     Part,

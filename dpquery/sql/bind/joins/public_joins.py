@@ -44,13 +44,13 @@ from dpquery.sql.bind.from_clause import (
     longest_value,
     range_of,
 )
-from dpquery.sql.bind.rows.expressions import Conditions
+from dpquery.sql.bind.rows.row_expressions import Conditions
 from dpquery.sql.bind.scope import Member, Scope, fold, listed_names, written_name
 from dpquery.sql.parse.literals import unwrapped
 from dpquery.sql.postprocess.from_clause import places_of
 from dpquery.sql.size_limits import MOST_COPIES
 from dpquery.sql.suggest.join_refusals import JoinedBy, refuse_key, refuse_released
-from dpquery.sql.suggest.offered_queries import COUNT, query_about
+from dpquery.sql.suggest.sample_queries import COUNT, query_about
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.group_keys import Keys

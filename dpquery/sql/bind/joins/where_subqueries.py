@@ -54,20 +54,20 @@ from dpquery.ir.walk import with_columns
 from dpquery.rowfunctions import apply
 from dpquery.rowfunctions.analysis.nulls import nulls_of
 from dpquery.sql.bind.from_clause import Context, Derived, Private, derived_ref
+from dpquery.sql.bind.joins.correlated_public import OF_EXISTS, PublicSubqueries, together
 from dpquery.sql.bind.joins.join_keys import NONE, Keys, enough, keys_at, keys_held
+from dpquery.sql.bind.joins.private_joins import most_pairs, semi_join
 from dpquery.sql.bind.joins.public_joins import all_of
-from dpquery.sql.bind.joins.public_subqueries import OF_EXISTS, PublicSubqueries, together
-from dpquery.sql.bind.joins.unit_joins import most_pairs, semi_join
 from dpquery.sql.bind.rows.conditions_on_lists import require_of_rows
-from dpquery.sql.bind.rows.expressions import Conditions, operand
+from dpquery.sql.bind.rows.per_unit_rows import LookedUp, aggregate_ref
+from dpquery.sql.bind.rows.row_expressions import Conditions, operand
 from dpquery.sql.bind.rows.typed_expressions import case, nothing
-from dpquery.sql.bind.rows.unit_aggregates import LookedUp, aggregate_ref
 from dpquery.sql.bind.scope import Scope, fold, inside, is_call, is_query, written_name
-from dpquery.sql.parse.list_joins import list_of
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import Spans, outside
+from dpquery.sql.parse.unnest import list_of
 from dpquery.sql.suggest.join_refusals import same_units
-from dpquery.sql.suggest.offered_queries import parted
+from dpquery.sql.suggest.sample_queries import parted
 
 
 def filtered(context: Context, rows: Private, where: exp.Where | None) -> Private:

@@ -32,13 +32,13 @@ from dpquery.ir.expr import (
     longest_of,
 )
 from dpquery.sql.bind.rows.typed_expressions import alike, bound_call, case
-from dpquery.sql.parse.list_joins import SPLITS, list_of, refuse_list, written_out
 from dpquery.sql.parse.literals import conjuncts, unwrapped
 from dpquery.sql.parse.spans import outside
+from dpquery.sql.parse.unnest import SPLITS, list_of, refuse_list, written_out
 from dpquery.sql.suggest.type_mismatches import mismatch, with_article
 
 if TYPE_CHECKING:
-    from dpquery.sql.bind.rows.expressions import Conditions
+    from dpquery.sql.bind.rows.row_expressions import Conditions
 
 _LISTED = advice("write [a, b], or string_split(text, ';')")
 

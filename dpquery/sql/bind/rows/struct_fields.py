@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from sqlglot import expressions as exp
 
-from dpquery.core.field_names import dotted
+from dpquery.core.dotted_names import dotted
 from dpquery.policy.model import Policy
 from dpquery.sql.bind.scope import fold
 from dpquery.sql.parse.parser import Parsed

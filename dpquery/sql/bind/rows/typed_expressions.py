@@ -56,7 +56,7 @@ from dpquery.rowfunctions.analysis.ranges import arithmetic_range
 from dpquery.rowfunctions.base import INSTANTS, MOMENTS, Parameter, RowFunction
 from dpquery.rowfunctions.conditional import NOTHING, is_nothing
 from dpquery.rowfunctions.dates import CLOCK, PART_NAMES, UNIT_NAMES, UNIT_WORDS
-from dpquery.sql.bind.rows.local_time import instant, local
+from dpquery.sql.bind.rows.timestamptz_casts import instant, local
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.literals import MOMENTS_WRITTEN, as_moment, in_zone, read_digits
 from dpquery.sql.suggest.type_mismatches import mismatch, with_article
