@@ -121,9 +121,9 @@ def foretold(plan: Plan) -> Plan:
     for frontier in plan.frontiers:
         own = frontier.scan.keys
         keys = tuple(_found(plan, key, own) for key in own)
-        scan = replace(frontier.scan, keys=keys)
-        values = {one.number: _said(one.type.kind, one.number) for one in constants_in(scan)}
-        frontiers.append(filled(replace(frontier, scan=scan), values))
+        told = replace(frontier, scan=replace(frontier.scan, keys=keys))
+        values = {one.number: _said(one.type.kind, one.number) for one in constants_in(told)}
+        frontiers.append(filled(told, values))
     return replace(plan, frontiers=tuple(frontiers))
 
 
