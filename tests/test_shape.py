@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.tasks import ROOT
 
 FUNCTION_LINES = 40
@@ -19,6 +17,7 @@ FILES = [
     for directory, ceiling in FILE_LINES.items()
     for path in sorted((ROOT / directory).rglob("*.py"))
 ]
+MODULES = [path for path, _ in FILES if path.is_relative_to(ROOT / "dpquery")]
 TESTS = sorted((ROOT / "tests").glob("*/**/test_*.py"))
 
 
@@ -30,10 +29,6 @@ def test_every_folder_of_tests_belongs_to_an_area():
     assert sorted(" ".join(areas.values()).split()) == sorted(folders)
     readme = (ROOT / "tests" / "README.md").read_text("utf-8")
     assert set(re.findall(r"make test-(\w+)", readme)) == set(areas)
-
-
-def name(value: object) -> str | None:
-    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -50,20 +45,16 @@ def lines(node: ast.stmt) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-@pytest.mark.parametrize(("path", "ceiling"), FILES, ids=name)
-def test_a_file_stays_below_its_ceiling(path: Path, ceiling: int):
-    assert len(path.read_text("utf-8").splitlines()) <= ceiling
+def test_files_stay_below_their_ceilings():
+    long = [path for path, most in FILES if len(path.read_text("utf-8").splitlines()) > most]
+    assert long == []
 
 
-@pytest.mark.parametrize(
-    "path", [path for path, _ in FILES if path.is_relative_to(ROOT / "dpquery")], ids=name
-)
-def test_a_function_stays_below_its_ceiling(path: Path):
-    assert [found for found in functions(path) if found[1] > FUNCTION_LINES] == []
+def test_functions_stay_below_their_ceiling():
+    found = [(path, *one) for path in MODULES for one in functions(path)]
+    assert [one for one in found if one[-1] > FUNCTION_LINES] == []
 
 
-@pytest.mark.parametrize(
-    "path", [path for path, _ in FILES if path.is_relative_to(ROOT / "dpquery")], ids=name
-)
-def test_a_module_says_what_it_is_for(path: Path):
-    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
+def test_modules_say_what_they_are_for():
+    told = {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in MODULES}
+    assert [path for path, words in told.items() if not words] == []

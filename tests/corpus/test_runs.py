@@ -56,7 +56,7 @@ def test_there_are_enough_queries():
     assert len(runs.REFUSED) >= 150
 
 
-@pytest.mark.parametrize("case", in_turn(runs.ACCEPTED, 4), ids=str)
+@pytest.mark.parametrize("case", in_turn(runs.ACCEPTED, 6), ids=str)
 def test_released_values_are_the_oracles_when_noise_is_small(
     case: Case, clean: Both, monkeypatch: pytest.MonkeyPatch
 ):
@@ -66,7 +66,7 @@ def test_released_values_are_the_oracles_when_noise_is_small(
 
 @pytest.mark.parametrize(
     "case",
-    in_turn([case for case in runs.ACCEPTED if "DP_KEYS(" not in case.query], 4),
+    in_turn([case for case in runs.ACCEPTED if "DP_KEYS(" not in case.query], 8),
     ids=str,
 )
 def test_both_engines_answer_alike_by_the_same_random_bits(case: Case, clean: Both):

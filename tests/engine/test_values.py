@@ -262,7 +262,7 @@ def test_a_literal_beside_the_end_of_the_bounds_is_the_same_double(engine, tmp_p
 
 @pytest.mark.parametrize("bounds", [None, Bounds(Fraction(-9), Fraction(9))])
 @pytest.mark.parametrize(
-    "numbers", in_turn([[1.0, 2.0], [5.0, 5.0], [-0.0, 0.0], [0.0], [INF, -INF]], 2)
+    "numbers", in_turn([[1.0, 2.0], [5.0, 5.0], [-0.0, 0.0], [0.0], [INF, -INF]], 3)
 )
 @pytest.mark.parametrize("width", [pa.float32(), pa.float64()])
 def test_nan_is_missing_whatever_stands_beside_it(

@@ -33,6 +33,7 @@ from tests.functions.tables import (
     vectors,
 )
 from tests.mechanisms.laws import log_ratio
+from tests.turns import in_turn
 
 BOOLEANS = (None, False, True)
 RANGES = {"0..1": (0, 1), "0..2": (0, 2), "0..3": (0, 3), "-2..1": (-2, 1), "-3..-1": (-3, -1)}
@@ -303,7 +304,9 @@ def loss_on_a_wide_grid(order: str, move: Neighbours, facts: Facts | None = None
 CROSSED = [(order, relation) for order in ("0.1", "0.75", "0.99") for relation in Neighbours]
 
 
-@pytest.mark.parametrize(("order", "relation"), [*CROSSED, *(("0.5", r) for r in Neighbours)])
+@pytest.mark.parametrize(
+    ("order", "relation"), in_turn([*(("0.5", r) for r in Neighbours), *CROSSED])
+)
 def test_a_quantile_on_a_wide_grid_attains_its_epsilon(
     order: str, relation: Neighbours
 ) -> None:
@@ -315,7 +318,7 @@ def rate_in_print(order: Fraction, total: int, **_: bool) -> Fraction:
     return Fraction(total, 2)
 
 
-@pytest.mark.parametrize(("order", "relation"), [*CROSSED, ("0.5", SUBSTITUTE)])
+@pytest.mark.parametrize(("order", "relation"), in_turn([("0.5", SUBSTITUTE), *CROSSED]))
 def test_epsilon_as_the_rate_of_a_quantile_fails_the_law(
     order: str, relation: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from tests.corpus import cases
 from tests.engine.verify.scan import require_as_meant
 from tests.engine.verify.syntax import Different
 from tests.engine.verify.written import QUERIES, Written, policy_and_public, texts
+from tests.turns import in_turn
 from tests.worlds import policy_of, private_table
 
 ACCEPTED = [
@@ -77,7 +78,9 @@ def require_all(written: Written, plan: Plan) -> int:
     return found
 
 
-@pytest.mark.parametrize("path", sorted({case.path for case in ACCEPTED}), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", in_turn(sorted({case.path for case in ACCEPTED}), 2), ids=lambda p: p.stem
+)
 def test_the_corpus_is_written_as_it_is_meant(samples: Written, path):
     for case in ACCEPTED:
         if case.path == path:
@@ -97,6 +100,7 @@ def require_random(written: Written, text: str) -> bool:
     return True
 
 
+@settings(max_examples=25)
 @given(text=frontiers.queries())
 def test_random_relations_are_written_as_they_are_meant(written: Written, text: str):
     require_random(written, text)
@@ -120,6 +124,7 @@ def test_a_thousand_random_relations_are_written_as_they_are_meant(written: Writ
     text="SELECT DP_COUNT(*, eps=0.1, contribution_bounds_per_group=(-3, 9)), "
     "DP_MEDIAN(i, eps=0.1, weights='table') FROM t"
 )
+@settings(max_examples=25)
 @given(text=strategies.queries(("t",)))
 def test_random_expressions_are_written_as_they_are_meant(one_table: Written, text: str):
     require_random(one_table, text)
