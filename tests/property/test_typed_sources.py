@@ -310,7 +310,7 @@ def test_rows_of_every_type_are_read_alike_from_each_source(source, case):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(cases())
 def test_rows_of_every_type_are_read_alike_from_all_sources(case):
     require_same(case, [*SOURCES], range(len(QUERIES)))
