@@ -1,4 +1,4 @@
-"""Answers that could not contain anything: refused before they are paid for.
+"""Answers that would always be empty: refused before they are paid for.
 
 What is found here is plain in the text and the policy: a LIMIT of no rows, a condition over
 literals that is never true, conditions that no value meets together, or none within its bounds,
@@ -54,7 +54,7 @@ _ARITHMETIC = (*_DIVISIONS, exp.Add, exp.Sub, exp.Mul, exp.Neg)
 
 
 def refuse_empty(query: exp.Expr, spans: Spans) -> None:
-    """Refuse a statement that is charged and of which a part could not contain anything.
+    """Refuse a statement that is charged and of which a part would always be empty.
 
     Raises:
         PlanRefused: DPQ408.
@@ -72,7 +72,7 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
             left, right = nothing.this, nothing.args.get("expression")
             why = "computed with NULL" if _is_null(left, right) else "divided by zero"
             kept = spans.text(right if _is_null(left) and right is not None else left)
-            _refuse(spans.of(nothing), f"{why}, this is always NULL", kept)
+            _refuse(spans.of(nothing), why, kept, title="this would always be NULL")
 
 
 def refuse_contradictions(frontier: Frontier, source: Source) -> None:
@@ -259,9 +259,12 @@ def _clause(word: str, clause: exp.Limit | exp.Offset, spans: Spans) -> Span:
     return Span(spans.source.text.upper().rfind(word, 0, number.start), number.end)
 
 
-def _refuse(span: Span, label: str, remedy: str, reasons: tuple[str, ...] = ()) -> NoReturn:
-    title, why = (
-        "the answer could not contain anything",
-        "it would be charged, and tell nothing.",
-    )
+def _refuse(
+    span: Span,
+    label: str,
+    remedy: str,
+    reasons: tuple[str, ...] = (),
+    title: str = "the answer would always be empty",
+) -> NoReturn:
+    why = "it would be charged, and tell nothing."
     raise refusal("DPQ408", title, span, label, (*reasons, why), remedy)

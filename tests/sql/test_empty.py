@@ -1,4 +1,4 @@
-"""Answers that could not contain anything are refused before the charge, and no others are."""
+"""Answers that would always be empty are refused before the charge, and no others are."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def refuse_constant(function: DPFunction, argument: Expr | None, options: Option
             continue
         if bounds.low != 0 and (function.name == "DP_SUM" or bounds is options.group_bounds):
             continue
-        title, label = "the answer could not contain anything", "every value counts as this one"
+        title, label = "the answer would say nothing", "every value counts as this one"
         why = "it would be charged, and be the same whatever the rows are."
         raise refusal("DPQ408", title, span, label, why, remedy)
 

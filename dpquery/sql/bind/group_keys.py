@@ -426,7 +426,7 @@ class Keys:
 
     def refuse_empty(self, shown: Span, about: Sequence[Expr]) -> NoReturn:
         """Refuse groups of which conditions leave none; point at the last about them."""
-        title = "the answer could not contain anything"
+        title = "the answer would always be empty"
         label = f"no group of {self.rows.spans.source.snippet(shown)} is left"
         why = "it would be charged, and tell nothing."
         leave = advice("leave out this group")

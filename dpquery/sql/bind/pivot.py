@@ -88,7 +88,7 @@ class Pivot:
         for one in self._on:
             parts = list(one.walk())
             if not one.find(exp.Column) or any(is_call(n) or n.alias for n in parts):
-                raise outside("this in a PIVOT", spans.of(one), "no column", "ON a column")
+                raise outside("PIVOT ON this", spans.of(one), "no column", "ON a column")
         for call in self._calls:
             if isinstance(call.unalias(), exp.Filter):  # DuckDB reads it, and leaves it out
                 remedy = advice("write a query with WHERE in place of the table")
@@ -110,7 +110,7 @@ class Pivot:
             span = self.spans.of(one)
             literal = read_literal(value, span)
             if literal is None or not (alias is None or isinstance(alias, exp.Identifier)):
-                raise outside("this in a PIVOT", span, "not a value", "IN ('a', 'b')")
+                raise outside("PIVOT ON ... IN this", span, "not a value", "IN ('a', 'b')")
             label = value_text(literal.value) if alias is None else alias.name
             if fold(label) in found:
                 self._refuse_twice(label, span, advice("name each value once"))
@@ -133,7 +133,9 @@ class Pivot:
                         one, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Group
                     ):
                         self._refuse_computed(one, set(map(fold, columns)))
-                    raise outside("this in a PIVOT", self.spans.of(one), "no column", _COLUMNS)
+                    raise outside(
+                        "GROUP BY this in a PIVOT", self.spans.of(one), "no column", _COLUMNS
+                    )
             return [one.copy() for one in group.expressions]
         named = [n for one in (*self._on, *self._calls) for n in one.find_all(exp.Column)]
         used = {fold(one.name) for one in named}

@@ -351,9 +351,9 @@ class Released:
             inner = next(filter(is_call, call.iter_expressions()), None)
             asked = COUNT if inner is None else self.spans.text(inner)
             raise unknown_function(call, name, self.spans, meant or asked)
-        title = f"{name} would be exact"
-        label = "no noise is added here"
-        why = "an exact result shows, when one person is added, that they were."
+        written = self.spans.source.snippet(self.spans.name(call)).upper()
+        title, label = f"{written} would answer without noise", "no noise is added here"
+        why = "a result without noise shows, when one person is added, that they were."
         if name.upper() in LISTING:
             title, label = f"{name} would list the values of single rows", "a value of each row"
             why = "a row's value is somebody's own; how many rows have one is told with noise."

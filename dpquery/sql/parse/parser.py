@@ -314,7 +314,7 @@ def _parsed(source: Source) -> Parsed:
     except RecursionError:
         raise _too_deep(Span(0, len(source.text)), "somewhere here") from None
     except ValueError:  # as of an empty name before =>
-        raise unfinished(source, tokens, "this cannot be read") from None
+        raise unfinished(source, tokens, "syntax error") from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
         raise unfinished(source, tokens, "this is not a complete query")

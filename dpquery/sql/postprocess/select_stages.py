@@ -119,7 +119,7 @@ class Rows(Base):
     def unknown(self, node: exp.Column) -> NoReturn:
         """Refuse a column that is none."""
         if not self.from_.members:
-            self.opener.without_table(f"there is no table to find {node.name} in", node)
+            self.opener.without_table(f"the column {node.name} needs a FROM", node)
         self.from_.refuse(node)
 
     def call(self, node: exp.Expr) -> tuple[Value, str]:

@@ -33,7 +33,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Interval: "INTERVAL", exp.RespectNulls: "RESPECT NULLS", exp.Struct: "a struct",
     exp.Version: "FOR SYSTEM_TIME", exp.Select: "a subquery",
     exp.PositionalColumn: "a column by number", exp.Fetch: "FETCH",
-    exp.RawString: "a text in dollar quotes", exp.ByteString: "a text of bytes",
+    exp.RawString: "a text in dollar quotes", exp.ByteString: "a literal of bytes",
     exp.National: "a text with a prefix", exp.PivotAny: "ANY",
 }  # fmt: skip
 _SLOT_WORDS = {
@@ -253,7 +253,7 @@ def misread(source: Source, tokens: Sequence[Token], error: ParseError) -> Query
             shown(text[:start].strip(), example(source, tokens)),
             f"and then {shown(text[start:].strip(), 'the second, on its own')}",
         )
-    title = f"this cannot be read {f'at {marked[:40]!r}' if marked else 'to its end'}"
+    title = f"syntax error {f'at {marked[:40]!r}' if marked else 'at the end'}"
     return unfinished(source, tokens, title, Span(start, start + max(1, len(marked))))
 
 

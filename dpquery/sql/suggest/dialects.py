@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import takewhile
 
 from sqlglot import expressions as exp
 
@@ -38,7 +39,7 @@ from dpquery.sql.suggest.sample_queries import (
 Stage = Callable[[Source], object]
 LONGEST_MENDED = 400
 """Longer queries are not searched."""
-_WIDE, _MORE = 88, 40
+_WIDE, _MORE, _TITLE = 88, 40, 40
 """A mended query is one line on most screens, or hardly longer than what was typed."""
 
 _PARTS = {
@@ -216,18 +217,35 @@ def with_slip_mended(
     """
     if found.span is None or len(source.text) > LONGEST_MENDED or "\n" in source.text.strip():
         return found
-    for text, part in _candidates(source.text, found.span, slips):
+    for text, wrong, right in _candidates(source.text, found.span, slips):
         try:
             mended = _accepted(stage, text)
         except PlanRefused:  # of its groups, which is another question
-            mended = part
+            mended = right
         if mended is not None and width(mended) <= max(_WIDE, width(source.text) + _MORE):
-            return replace(found, remedy=(mended,))
+            title = _what_is_wrong(wrong, right) if _is_vague(found, wrong) else found.title
+            return replace(found, title=title, remedy=(mended,))
     return found
 
 
-def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str]]:
-    """Return the query with one slip mended, and that part, for each that touches the stretch.
+def _is_vague(found: Diagnostic, wrong: str) -> bool:
+    """Return whether a title says less than the slip does, which is short enough for one."""
+    return len(wrong) <= _TITLE and (wrong in {"|", "||"} or found.title.startswith("syntax"))
+
+
+def _what_is_wrong(wrong: str, right: str) -> str:
+    """Say what a slip is, by how it is written here."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(wrong, right, strict=False))
+    start = len([*alike])
+    rest = wrong[start:]
+    if right.endswith(rest):
+        missing = right[start : len(right) - len(rest)].strip()
+        return f"{'a comma' if missing == ',' else missing} is missing"
+    return f"{wrong} is written {right} here" if right else f"{wrong} does not belong here"
+
+
+def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str, str]]:
+    """Return the query with one slip mended, the slip and its mend, for each that touches.
 
     A slip and a stretch touch if they meet, or are one blank apart.
     """
@@ -242,7 +260,7 @@ def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str]
         if match.start() <= span.end + 1 and span.start <= match.end() + 1:
             changed = (text[: match.start()] + mended + text[match.end() :]).strip()
             if changed != text:
-                yield changed, mended.strip()
+                yield changed, match[0].strip(), mended.strip()
 
 
 def _in_digits(number: re.Match[str]) -> str:

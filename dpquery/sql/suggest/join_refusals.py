@@ -130,7 +130,7 @@ def refuse_off_unit(
         remedy = at.with_condition(f"{names[0]} = {names[1]}")
     raise refusal(
         "DPQ304",
-        "this join would pair the rows of different units",
+        "this join would pair one person's rows with another's",
         at.span,
         f"not joined on {unit}" if unit else "its rows are units of their own",
         (
@@ -363,11 +363,11 @@ def refuse_group(
         remedy = Calls(rows).meant(name, aggregate) or remedy
     raise refusal(
         "DPQ307",
-        "a plain aggregate in a subquery would be exact",
+        "an aggregate in a subquery would answer without noise",
         spans.of(aggregate),
         f"not grouped by {unit}" if unit else "each row is a unit of its own here",
         (
-            "an exact result over the rows of several units shows who is in the data; grouped",
+            "a result without noise over several units' rows shows who is in the data; grouped",
             "by the unit it is one value of each, which a DP_ function can ask about.",
         ),
         remedy if unit or "DP_" in remedy else "leave the aggregate out",

@@ -147,7 +147,7 @@ refused[DPQ302]: nothing is asked about staff
     (
         "SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept LIMIT 0",
         """\
-refused[DPQ408]: the answer could not contain anything
+refused[DPQ408]: the answer would always be empty
   |
 1 | SELECT dept, DP_COUNT(*, eps=0.5) FROM staff GROUP BY dept LIMIT 0
   |                                                            ^^^^^^^ this shows no rows

@@ -36,7 +36,7 @@ refused[DPQ101]: 'FORM' is not understood here
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE",
         """\
-refused[DPQ101]: this cannot be read at 'WHERE'
+refused[DPQ101]: syntax error at 'WHERE'
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE
   |                                        ^^^^^ not understood here
@@ -69,7 +69,7 @@ refused[DPQ102]: ROLLUP is not part of the language here
     (
         "SELECT DP_COUNT(*, eps=1) FROM staff JOIN visits v ON age = minutes",
         """\
-refused[DPQ304]: this join would pair the rows of different units
+refused[DPQ304]: this join would pair one person's rows with another's
   |
 1 | SELECT DP_COUNT(*, eps=1) FROM staff JOIN visits v ON age = minutes
   |                                                       ^^^^^^^^^^^^^ not joined on person_id

@@ -69,12 +69,12 @@ refused[DPQ211]: two columns are called n
     (
         "SELECT COUNT(bonus) FROM staff",
         """\
-refused[DPQ302]: COUNT would be exact
+refused[DPQ302]: COUNT would answer without noise
   |
 1 | SELECT COUNT(bonus) FROM staff
   |        ^^^^^^^^^^^^ no noise is added here
 
-   why: an exact result shows, when one person is added, that they were.
+   why: a result without noise shows, when one person is added, that they were.
    try: SELECT DP_COUNT(bonus, eps=0.5) FROM staff
         or SET dp.eps = 0.5 first: plain aggregates share the epsilon of their statement""",
     ),

@@ -173,7 +173,22 @@ def test_where_all_is_spent_what_was_paid_for_is_named_first(tmp_path):
         ),
         (
             "SELECT DP_AVG(SUM(price), eps=0.5) FROM items",
-            "SUM cannot stand among the rows",
+            "SUM is an aggregate: not allowed here",
+        ),
+        ("SELECT DP_COUNT(*, eps=1) FROM items WHERE price =< 3", "=< is written <= here"),
+        ("SELECT DP_COUNT(*, eps=10%) FROM items", "10% is written 0.1 here"),
+        (
+            "SELECT DP_COUNT(*, eps=1) FROM items WHERE price BETWEEN 1 TO 3",
+            "BETWEEN 1 TO 3 is written BETWEEN 1 AND 3 here",
+        ),
+        ("SELECT DP_COUNT(* eps=1) FROM items", "a comma is missing"),
+        (
+            "SELECT DP_COUNT(*, eps=1) FROM items WHERE product = 'a' || product = 'b'",
+            "|| is written OR here",
+        ),
+        (
+            "SELECT APPROX_COUNT_DISTINCT(product) FROM items",
+            "APPROX_COUNT_DISTINCT would answer without noise",
         ),
     ],
 )

@@ -76,7 +76,7 @@ SAID = [
     ),
     (
         "SELECT APPROX_QUANTILES(age, 4) FROM staff",
-        "APPROX_QUANTILES would be exact",
+        "APPROX_QUANTILES would answer without noise",
         "DP_QUANTILE(age, [0, 0.25, 0.5, 0.75, 1], eps=0.5)",
     ),
 ]

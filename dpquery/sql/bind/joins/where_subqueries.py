@@ -323,7 +323,7 @@ class _Subqueries(PublicSubqueries):
         given = {slot for slot, clause in select.args.items() if clause}
         if given - (OF_EXISTS - {"distinct"}) or len(select.expressions) != 1:
             word, remedy = (
-                "this in a subquery of one value",
+                "this subquery as a value",
                 advice("write (SELECT MAX(x) FROM ...)"),
             )
             raise outside(word, span, "not one aggregate of a unit's rows", remedy)

@@ -195,7 +195,7 @@ class LookedUp(PerUnitRows):
 
 
 def _refuse_ungrouped(name: str, span: Span, function: str = "max") -> NoReturn:
-    title = f"{name} has no one value per group"
+    title = f"{name} must be in GROUP BY or in an aggregate"
     why = "which of a unit's rows gave its value would be chance."
     raise refusal("DPQ307", title, span, "not in GROUP BY", why, f"{function}({name})")
 
@@ -457,7 +457,7 @@ class WindowRows(Conditions):
         if not tiles:
             span = self.spans.of(given[0] if given else call)
             label = f"a literal from 1 to {_FURTHEST} is needed"
-            raise outside("ntile of this", span, label, "ntile(4)")
+            raise outside("NTILE by this", span, label, "ntile(4)")
         return tiles
 
     def _refuse_partition(self, node: exp.Window) -> NoReturn:

@@ -475,7 +475,10 @@ class Conditions:
                 asked = self.spans.text(around).replace(made, "s")
             asked = asked if "bounds" in asked else f"{asked[:-1]}, bounds=[0, 1000])"
             remedy = f"SELECT {asked} FROM ({inner})"
-        title, label = f"{name.upper()} cannot stand among the rows", "an aggregate of rows"
+        title, label = (
+            f"{name.upper()} is an aggregate: not allowed here",
+            "an aggregate of rows",
+        )
         why = (
             "a DP_ function is asked about rows;",
             "what is made of all rows of a unit is one row in a subquery per unit.",

@@ -479,7 +479,7 @@ def _literal(function: RowFunction, parameter: Parameter, argument: Expr) -> Exp
 
 
 def _unfit(function: RowFunction, span: Span, label: str, why: str) -> NoReturn:
-    title = f"{function.shown} cannot be computed with this"
+    title = f"{function.shown} does not take this value"
     raise refusal("DPQ205", title, span, label, f"{why}.", function.example)
 
 
@@ -562,7 +562,7 @@ def read_interval(node: exp.Interval, span: Span) -> tuple[int, str]:
     number, word = text.partition(" ")[::2] if unit is None else (text, unit.name)
     known, count = UNIT_NAMES.get(word.strip().lower()), read_digits(number.removeprefix("-"))
     if known is None or count is None or count > MOST_UNITS:
-        title = "DATE_ADD cannot be computed with this"
+        title = "this is not an interval"
         why = f"an interval is a whole number up to {MOST_UNITS} of {', '.join(UNIT_WORDS)}."
         raise refusal("DPQ205", title, span, "not understood", why, "INTERVAL 3 MONTH")
     return -count if number.startswith("-") else count, known
