@@ -71,8 +71,13 @@ from dpquery.sql.parse.token_coverage import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.unnest import list_of
 from dpquery.sql.postprocess.builtin_functions import aggregate_name
 from dpquery.sql.privacy_rules import require_calendar
-from dpquery.sql.suggest.sample_queries import COUNT, query_about, sample_condition
-from dpquery.sql.suggest.type_mismatches import as_compared, mismatch, no_null
+from dpquery.sql.suggest.sample_queries import (
+    COUNT,
+    query_about,
+    sample_condition,
+    without_condition,
+)
+from dpquery.sql.suggest.type_mismatches import as_compared, mismatch, no_null, number_of
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
@@ -126,7 +131,8 @@ class Conditions:
         """
         bound = self.bind(node)
         if bound.type.kind is not Kind.BOOLEAN:
-            remedy = self._meant(bound.span, Comparison.EQ, bound)()
+            test = "<> 0" if bound.type.numeric else "IS NOT NULL"
+            remedy = f"{self.spans.source.snippet(bound.span)} {test}"
             label = f"{bound.type.kind} here"
             mismatch(bound.span, "a condition must be true or false", label, remedy)
         return bound
@@ -159,7 +165,8 @@ class Conditions:
             case exp.Not():
                 return Not(span, self.condition(node.this))
             case exp.Neg():
-                return negate(span, self.bind(node.this), self._number)
+                operand = self.bind(node.this)
+                return negate(span, operand, self._number(operand))
             case exp.Is(expression=exp.Null()):
                 return IsNull(span, self.bind(node.this))
             case exp.Between():
@@ -288,7 +295,7 @@ class Conditions:
             unit = Literal(span, "day", TEXT)
             return rowfunctions.apply(span, "DATE_DIFF", unit, right, left)
         if operator is Operator.SUBTRACT and right.type.kind is Kind.INTEGER:
-            right = negate(right.span, right, self._number)
+            right = negate(right.span, right, self._number(right))
         return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
 
     def _compared(self, span: Span, operator: Comparison, left: Expr, right: Expr) -> Expr:
@@ -298,21 +305,21 @@ class Conditions:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
 
     def _integer(self, operator: Operator, *operands: Expr) -> Remedy:
-        """Offer a whole number where one is needed: what was written, made one."""
-        whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
-        found = next((one for one in operands if one.type != INTEGER), None)
-        if not whole or found is None or not found.type.numeric:
-            return self._number
+        """Offer a number where one is needed, or a whole one: of what was written."""
+        other = next((one for one in operands if not one.type.numeric), None)
+        found = next((one for one in operands if one.type != INTEGER), operands[0])
+        if other is not None or operator not in {Operator.QUOTIENT, Operator.REMAINDER}:
+            return self._number(other or found)
         if isinstance(found, Literal) and isinstance(found.value, int | Fraction):
             number = str(round(found.value))
             return lambda: number
         return lambda: f"CAST({self.spans.source.snippet(found.span)} AS INTEGER)"
 
-    def _number(self) -> str:
-        """Write a number of the table: an integer column, or the number 1."""
-        columns = self.scope.table.columns.values()
-        numbers = [written_name(c.name) for c in columns if c.type.kind is Kind.INTEGER]
-        return numbers[-1] if numbers else "1"
+    def _number(self, operand: Expr) -> Remedy:
+        """Offer what of a value is a number."""
+        written = self.spans.source.snippet(operand.span)
+        text = operand.value if isinstance(operand, Literal) else None
+        return lambda: number_of(operand.type.kind, written, text)
 
     def equal(self, span: Span, left: Expr, right: Expr) -> Expr:
         """Equate two values, as USING does."""
@@ -445,7 +452,8 @@ class Conditions:
         if clause:
             title = "NULL is not true, so no row would be kept"
             why = "a condition keeps the rows for which it is true; NULL is so for none."
-            raise refusal("DPQ208", title, span, "not a condition", why, "TRUE")
+            remedy = without_condition(self.spans.source, span)
+            raise refusal("DPQ208", title, span, "not a condition", why, remedy)
         no_null(span, "not a value", first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
