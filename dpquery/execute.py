@@ -115,8 +115,9 @@ class Payer:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = refusal.source or source
         if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
-            found, left = self._affordable(refusal.diagnostic), self.standing().left
-            refusal.diagnostic = with_own_price(found, refusal.source.text, left.epsilon)
+            text, left = refusal.source.text, self.standing().left
+            priced = with_own_price(refusal.diagnostic, text, left.epsilon)
+            refusal.diagnostic = self._affordable(priced)
         if not self.policy.published:
             refusal.diagnostic = refusal.diagnostic.for_own_files()
         refusal.budget = f"unchanged; {self.balance()}"

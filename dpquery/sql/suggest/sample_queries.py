@@ -291,13 +291,17 @@ def within_delta(
 
 _EPS = re.compile(r"\beps(?:ilon)?\s*(?:=>|:=|=)\s*['\"]?([\d.]+(?:e-?\d+)?)", re.IGNORECASE)
 _SAMPLE_EPS = re.compile(r"(\bDP_KEYS\(.*?)?\beps=0\.5(?![\d.e])")
+_LONGEST = 2_000
+"""In longer queries nobody looks for the option: the time would be its square."""
 
 
 def with_own_price(found: Diagnostic, text: str, most: Fraction) -> Diagnostic:
-    """Return a refusal whose samples cost what the refused call states, if that is at most so.
+    """Return a refusal whose samples cost what the refused call states, if so much is left.
 
-    Keys that are offered beside a call cost no more than before.
+    Keys and calls that are offered beside it cost no more than the samples do.
     """
+    if len(text) > _LONGEST:
+        return found
     span, stated = found.span or Span(0, 0), [*_EPS.finditer(text)]
     own = min(stated, key=lambda one: _distance(text, span, one.start()), default=None)
     if own is None or own.start(1) - 1 <= span.start <= own.end(1):
@@ -306,20 +310,23 @@ def with_own_price(found: Diagnostic, text: str, most: Fraction) -> Diagnostic:
         price = exact_number(own[1])
     except ValueError:
         return found
-    if not 0 < price <= most:
+    if not 0 < price <= max(most, _HALF):
         return found
-
-    def priced(sample: re.Match[str]) -> str:
-        kept = price > _HALF and sample[1]
-        return sample[0] if kept else f"{sample[1] or ''}eps={own[1]}"
 
     theirs = _SAMPLE_EPS.search(text) is not None
 
-    def is_sample(line: str) -> bool:
-        return _SAMPLE_EPS.search(line) is not None and not (theirs and "SELECT " in line)
+    def priced(line: str) -> str:
+        if _SAMPLE_EPS.search(line) is None or (theirs and "SELECT " in line):
+            return line
+        beside = price > _HALF and own[0] in line
 
-    lines = [_SAMPLE_EPS.sub(priced, x) if is_sample(x) else x for x in found.remedy]
-    return replace(found, remedy=tuple(lines))
+        def stated(sample: re.Match[str]) -> str:
+            added = beside or (price > _HALF and sample[1])
+            return sample[0] if added else f"{sample[1] or ''}eps={own[1]}"
+
+        return _SAMPLE_EPS.sub(stated, line)
+
+    return replace(found, remedy=tuple(map(priced, found.remedy)))
 
 
 def _distance(text: str, span: Span, at: int) -> tuple[int, int]:

@@ -131,7 +131,9 @@ class Conditions:
         """
         bound = self.bind(node)
         if bound.type.kind is not Kind.BOOLEAN:
-            test = "<> 0" if bound.type.numeric else "IS NOT NULL"
+            number = bound.type.numeric and not isinstance(bound, Literal)
+            may_be_zero = number and bound.domain.meets(Interval.point(0))
+            test = "<> 0" if may_be_zero else "IS NOT NULL"
             remedy = f"{self.spans.source.snippet(bound.span)} {test}"
             label = f"{bound.type.kind} here"
             mismatch(bound.span, "a condition must be true or false", label, remedy)
