@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
     from dpquery.sql.epsilon_shares import Shares
 
+_ORDERED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
@@ -436,19 +437,23 @@ class Conditions:
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
         around = node.parent
-        if isinstance(around, exp.In) and around.this is not node:
+        while isinstance(around, exp.Paren):
+            around = around.parent
+        if isinstance(around, exp.In) and unwrapped(around.this) is not node:
             others = [one for one in around.expressions if not isinstance(one, exp.Null)]
             if others:
                 whole, listed = self.spans.of(around), self.spans.of(around.expressions[0])
                 before = self.spans.source.text[whole.start : listed.start]
                 mended = f"{before}{', '.join(map(self.spans.text, others))})"
                 no_null(whole, "with NULL in its list, true of no row", mended)
-        if isinstance(around, exp.EQ | exp.NEQ | exp.In):
-            swapped = around.this is node and not isinstance(around, exp.In)
+        if isinstance(around, (*_ORDERED, exp.EQ, exp.NEQ, exp.In)):
+            swapped = unwrapped(around.this) is node and not isinstance(around, exp.In)
             value = around.expression if swapped else around.this
-            test = "IS NOT NULL" if isinstance(around, exp.NEQ) else "IS NULL"
-            remedy = f"{self.spans.text(value)} {test}"
-            no_null(self.spans.of(around), f"use {test}", remedy)
+            test = "IS NULL" if isinstance(around, exp.EQ | exp.In) else "IS NOT NULL"
+            remedy, whole = f"{self.spans.text(value)} {test}", self.spans.of(around)
+            if isinstance(unwrapped(value), exp.Null):
+                remedy = without_condition(self.spans.source, whole)
+            no_null(whole, f"use {test}", remedy)
         first = written_name(next(iter(self.scope.table.columns)))
         clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
         if clause:
@@ -456,6 +461,8 @@ class Conditions:
             why = "a condition keeps the rows for which it is true; NULL is so for none."
             remedy = without_condition(self.spans.source, span)
             raise refusal("DPQ208", title, span, "not a condition", why, remedy)
+        if isinstance(around, exp.Between) and unwrapped(around.this) is not node:
+            first = self.spans.text(around.this)  # whose own value is no bound on it
         no_null(span, "not a value", first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
