@@ -28,7 +28,7 @@ from dpquery.mechanisms.randomness import Randomness
 from dpquery.plan.plan import Plan, with_bounds
 from dpquery.policy.model import Policy
 from dpquery.release import ReleasedTable, added_up, find_bounds, release, shown
-from dpquery.sql.suggest.sample_queries import within_delta
+from dpquery.sql.suggest.sample_queries import with_own_price, within_delta
 
 E = TypeVar("E", bound=DPQueryError)
 
@@ -115,7 +115,9 @@ class Payer:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = refusal.source or source
         if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
-            refusal.diagnostic = self._affordable(refusal.diagnostic)
+            text, left = refusal.source.text, self.standing().left
+            priced = with_own_price(refusal.diagnostic, text, left.epsilon)
+            refusal.diagnostic = self._affordable(priced)
         if not self.policy.published:
             refusal.diagnostic = refusal.diagnostic.for_own_files()
         refusal.budget = f"unchanged; {self.balance()}"

@@ -37,6 +37,7 @@ from dpquery.sql.bind.joins.where_subqueries import said_of
 from dpquery.sql.bind.scope import is_call
 from dpquery.sql.parse.literals import chain, unwrapped
 from dpquery.sql.parse.spans import Spans, mended
+from dpquery.sql.suggest.sample_queries import without_condition
 
 _COMPARED: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: eq,
@@ -65,7 +66,8 @@ def refuse_empty(query: exp.Expr, spans: Spans) -> None:
     for clause in query.find_all(exp.Where, exp.Having, exp.Qualify):
         never = _never(clause.this)
         if never is not None:
-            _refuse(spans.of(never), "no row meets this", "TRUE")
+            span = spans.of(never)
+            _refuse(span, "no row meets this", without_condition(spans.source, span))
     for value in _values(query):
         nothing = _always_null(value)
         if nothing is not None:
@@ -110,7 +112,7 @@ def _require_possible(source: Source, *conditions: Expr | None) -> None:
         ends = f"{text(part.right.span)} AND {text(first.right.span)}"
         remedy, other = f"{text(part.left.span)} BETWEEN {ends}", ""
     elif _names(first, source) != _names(part, source):  # in subqueries, of other names
-        remedy = "TRUE"
+        remedy = without_condition(source, part.span)
     said = f" and {other}" if 0 < len(other) <= _WIDEST else ""
     _refuse(part.span, f"no row meets this{said}", remedy)
 
@@ -145,8 +147,9 @@ def _keys(expr: Expr) -> tuple[Scalar, ...]:
 def _nearest(part: Expr, source: Source) -> tuple[str, str]:
     """Say what the values of a condition's expression are, and write one that some meet."""
     compared = with_literals(part)
+    dropped = without_condition(source, part.span)
     if compared is None:
-        return "no row meets this", "TRUE"
+        return "no row meets this", dropped
     _, expr, options = compared
     written, range_ = source.snippet(expr.span), implied(expr)
     key = meant_key(expr, options)
@@ -157,14 +160,14 @@ def _nearest(part: Expr, source: Source) -> tuple[str, str]:
     low, high = range_.low, range_.high
     ends = written_ends(range_, expr.type)
     if low is None or high is None or any("…" in end for end in ends):
-        return "no row meets this", "TRUE"
+        return "no row meets this", dropped
     label, places = f"{written} is {ends[0]} to {ends[1]} here", [o.domain for o in options]
     first, last = ends if expr.type.numeric else (f"'{end}'" for end in ends)
     if all(place.low is not None and place.low >= high for place in places):
         return label, f"{written} >= {last}"
     if all(place.high is not None and place.high <= low for place in places):
         return label, f"{written} <= {first}"
-    return label, "TRUE"
+    return label, f"{written} BETWEEN {first} AND {last}"
 
 
 def _names(part: Expr, source: Source) -> set[str]:

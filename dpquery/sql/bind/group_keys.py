@@ -50,7 +50,7 @@ from dpquery.sql.bind.rows.row_expressions import Conditions, operand
 from dpquery.sql.bind.scope import fold, listed_names, written_name
 from dpquery.sql.parse.literals import conjuncts as conditions_of
 from dpquery.sql.parse.literals import unwrapped
-from dpquery.sql.suggest.sample_queries import query_about, ranged_by
+from dpquery.sql.suggest.sample_queries import query_about, ranged_by, without_condition
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
@@ -430,7 +430,10 @@ class Keys:
         label = f"no group of {self.rows.spans.source.snippet(shown)} is left"
         why = "it would be charged, and tell nothing."
         leave = advice("leave out this group")
-        remedy, span = ("TRUE", about[-1].span) if about else (leave, shown)
+        remedy, span = leave, shown
+        if about:
+            span = about[-1].span
+            remedy = without_condition(self.rows.spans.source, span)
         raise refusal("DPQ408", title, span, label, why, remedy)
 
     def _is_division(self, node: exp.Expr) -> bool:

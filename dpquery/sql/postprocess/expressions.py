@@ -38,7 +38,7 @@ from dpquery.sql.postprocess.sql_fragments import (
     widest,
 )
 from dpquery.sql.suggest.construct_refusals import refuse_construct
-from dpquery.sql.suggest.type_mismatches import mismatch
+from dpquery.sql.suggest.type_mismatches import mismatch, number_in, number_of
 
 if TYPE_CHECKING:
     from dpquery.sql.postprocess.select_stages import Base
@@ -57,15 +57,6 @@ _TEXTS: dict[type[exp.Expr], str] = {
     exp.SimilarTo: "regexp_full_match({0}, {1})",
     exp.RegexpLike: "regexp_matches({0}, {1})",
 }
-_NUMBERS_OF: dict[Kind | None, str] = {
-    Kind.TEXT: "LENGTH({})",
-    Kind.BOOLEAN: "CAST({} AS BIGINT)",
-    Kind.DATE: "YEAR({})",
-    Kind.TIMESTAMP: "YEAR({})",
-    Kind.TIMESTAMPTZ: "YEAR({})",
-    Kind.TIME: "HOUR({})",
-}
-"""What of a value is a number."""
 _TRUTHS: dict[exp.Expr, exp.Expr] = {
     exp.Literal.number(n): exp.Boolean(this=n == 1) for n in (0, 1)
 }
@@ -298,9 +289,8 @@ class Expressions:
 
     def _number(self, node: exp.Expr) -> Value:
         inner, kind = unwrapped(node), self.value(node).kind
-        remedy = _NUMBERS_OF.get(kind, "{}").format(self.spans.text(node))
-        if isinstance(inner, exp.Literal):
-            remedy = _number_in(str(inner.this))
+        text = str(inner.this) if isinstance(inner, exp.Literal) else None
+        remedy = number_of(kind, self.spans.text(node), text)
         return self.needed(node, NUMERIC, "a number", remedy)
 
     def _of_texts(self, node: exp.Expr) -> Value:
@@ -375,7 +365,7 @@ class Expressions:
     def _refuse_unlike(self, node: exp.Expr, value: Value, model: Kind, span: Span) -> NoReturn:
         if model in NUMERIC and value.kind is Kind.TEXT:
             written = str(node.this) if isinstance(node, exp.Literal) else ""
-            mismatch(span, "a number is needed here", "a text", _number_in(written))
+            mismatch(span, "a number is needed here", "a text", number_in(written))
         title = f"a {model} and a {value.kind} are not compared"
         remedy = f"CAST({self.spans.text(node)} AS {'TEXT' if model is Kind.TEXT else model})"
         mismatch(span, title, f"a {value.kind} here", remedy)
@@ -407,9 +397,3 @@ class Expressions:
             return made(f"({{0}} {operator} {{1}})", one, other, kind=kind)
         kind = Kind.DOUBLE if operator == "/" else kind
         return made(f"({{0}} {operator} nullif({{1}}, 0))", one, other, kind=kind)
-
-
-def _number_in(text: str) -> str:
-    """Return the number that a text holds; where it holds none, any number."""
-    plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
-    return text if plain and text[0] != "." else "0"

@@ -12,24 +12,29 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from itertools import accumulate
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
 
 from dpquery.core.privacy_loss import decimal_text, exact_number
+from dpquery.core.source_text import Source, Span
 from dpquery.core.types import EPOCH, MOMENTS, NUMERIC, Interval, Kind, Type, ordinal
-from dpquery.errors import Diagnostic, Worded
+from dpquery.errors import Diagnostic, Worded, nearest
 from dpquery.functions.base import BOUNDS, DPFunction, Expression, Share, Takes
 from dpquery.functions.distributions.points_argument import Points
 from dpquery.functions.example_bounds import example_bounds
 from dpquery.functions.quantize import from_code
 from dpquery.ir.expr import Expr
 from dpquery.policy.model import Column, Policy, Table
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import values_of
 from dpquery.rowfunctions.analysis.ranges import implied
 from dpquery.sql.bind.scope import written_name
 from dpquery.sql.parse.spans import Spans, shown
 
 COUNT = "DP_COUNT(*, eps=0.5)"
+_HALF = Fraction(1, 2)
 
 _OFFERED = {
     Kind.BOOLEAN: "DP_PROPORTION",
@@ -222,6 +227,41 @@ def parted(spans: Spans, where: Sequence[str], having: Sequence[str]) -> str:
     return "" if "\n" in query else query
 
 
+_BRACKET = re.compile(r"(?i)(?:\(|\b(?:AND|OR|NOT|WHERE|HAVING|QUALIFY))\s*\($")
+"""A bracket that is opened around a condition, and not after a function's name."""
+_CUT = (
+    (r"\bAND\Z", ""),
+    (r"\Z", r"\AAND\b"),
+    (r"\bOR\Z", ""),
+    (r"\Z", r"\AOR\b"),
+    (r"\bFILTER\s*\(\s*WHERE\Z", r"\A\)"),
+    (r"\b(?:WHERE|HAVING|QUALIFY)\Z", ""),
+)
+"""What goes with a condition: what stands before it, and what after it."""
+
+
+def without_condition(source: Source, span: Span) -> str:
+    """Write the query without a condition; where it is long, TRUE in the condition's place.
+
+    >>> without_condition(Source("SELECT a FROM t WHERE b AND (1 > 2)"), Span(29, 34))
+    'SELECT a FROM t WHERE b'
+    """
+    before, after = source.text[: span.start].rstrip(), source.text[span.end :].lstrip()
+    while True:
+        negated = re.search(r"(?i)\bNOT$", before)
+        if negated is None and not (_BRACKET.search(before) and after.startswith(")")):
+            break
+        after = after if negated else after[1:].lstrip()
+        before = before[: negated.start() if negated else -1].rstrip()
+    for left, right in _CUT:
+        first, last = (re.search(f"(?i){p}", t) for p, t in ((left, before), (right, after)))
+        if first is not None and last is not None:
+            before, after = before[: first.start()].rstrip(), after[last.end() :].lstrip()
+            gap = "" if after[:1] in {"", ")", ","} else " "
+            return shown(before + gap + after, "TRUE")
+    return "TRUE"
+
+
 # Offers that need a delta, for a budget that has none: they are left out.
 #
 # A refusal is made from the query and the policy's tables, before anybody looks at limits.
@@ -249,6 +289,54 @@ def within_delta(
     return replace(diagnostic, remedy=(kept[0].removeprefix("or "), *kept[1:]))
 
 
+_EPS = re.compile(r"\beps(?:ilon)?\s*(?:=>|:=|=)\s*['\"]?([\d.]+(?:e-?\d+)?)", re.IGNORECASE)
+_SAMPLE_EPS = re.compile(r"(\bDP_KEYS\(.*?)?\beps=0\.5(?![\d.e])")
+_LONGEST = 2_000
+"""In longer queries nobody looks for the option: the time would be its square."""
+
+
+def with_own_price(found: Diagnostic, text: str, most: Fraction) -> Diagnostic:
+    """Return a refusal whose samples cost what the refused call states, if so much is left.
+
+    Keys and calls that are offered beside it cost no more than the samples do.
+    """
+    if len(text) > _LONGEST:
+        return found
+    span, stated = found.span or Span(0, 0), [*_EPS.finditer(text)]
+    own = min(stated, key=lambda one: _distance(text, span, one.start()), default=None)
+    if own is None or own.start(1) - 1 <= span.start <= own.end(1):
+        return found
+    try:
+        price = exact_number(own[1])
+    except ValueError:
+        return found
+    if not 0 < price <= max(most, _HALF):
+        return found
+
+    theirs = _SAMPLE_EPS.search(text) is not None
+
+    def priced(line: str) -> str:
+        if _SAMPLE_EPS.search(line) is None or (theirs and "SELECT " in line):
+            return line
+        beside = price > _HALF and own[0] in line
+
+        def stated(sample: re.Match[str]) -> str:
+            added = beside or (price > _HALF and sample[1])
+            return sample[0] if added else f"{sample[1] or ''}eps={own[1]}"
+
+        return _SAMPLE_EPS.sub(stated, line)
+
+    return replace(found, remedy=tuple(map(priced, found.remedy)))
+
+
+def _distance(text: str, span: Span, at: int) -> tuple[int, int]:
+    """Return how many brackets are left from an option to a stretch, and how far it is."""
+    before = at < span.start
+    way, step = (text[at : span.start], 1) if before else (text[span.end : at][::-1], -1)
+    depths = accumulate(step * ((c == "(") - (c == ")")) for c in way)
+    return -min(depths, default=0), len(way)
+
+
 def _needed(line: str) -> Fraction:
     """Return the largest delta that stands in a line; what is no number is refused anew."""
     found = [Fraction(0)]
@@ -267,7 +355,7 @@ def sample_literal(model: Expr, *, high: bool = False) -> str:
     low = end if isinstance(end, Fraction) and abs(end) < 10**9 else None
     match model.type.kind:
         case Kind.TEXT:
-            return "'a'"
+            return sample_text(model, at=-high)
         case Kind.BOOLEAN:
             return "TRUE"
         case Kind.DATE:
@@ -281,6 +369,25 @@ def sample_literal(model: Expr, *, high: bool = False) -> str:
             return f"{word} '{moment if known is not None else MIDNIGHT}'"
         case _:
             return decimal_text(low or Fraction(0))
+
+
+_MOST_LIKENED = 1_000
+"""Public values that a text is likened to."""
+
+
+def sample_text(model: Expr, text: str = "a", at: int = 0) -> str:
+    """Write a text as a literal: if the values of an expression are public, one of these.
+
+    Args:
+        model: what the text is compared with.
+        text: what is meant; the value that looks most like it is taken.
+        at: which value is taken where none looks like it.
+    """
+    known = [value for value in values_of(model, facts_of()) or () if isinstance(value, str)]
+    if known and text not in known:
+        near = nearest(text, known) if len(known) <= _MOST_LIKENED else None
+        text = near or known[at % len(known)]
+    return "'" + text.replace("'", "''") + "'"
 
 
 def taken_by(function: DPFunction) -> str:

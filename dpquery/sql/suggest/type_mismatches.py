@@ -15,7 +15,10 @@ from dpquery.core.source_text import Source, Span
 from dpquery.core.types import MOMENTS, Kind, Type
 from dpquery.errors import refusal
 from dpquery.ir.expr import Comparison, Expr, Literal
-from dpquery.sql.suggest.sample_queries import sample_literal
+from dpquery.rowfunctions import named
+from dpquery.rowfunctions.analysis.conditions import facts_of
+from dpquery.rowfunctions.analysis.key_domains import values_of
+from dpquery.sql.suggest.sample_queries import sample_literal, sample_text
 
 _SILENT = (
     "values are never converted silently: a conversion can fail on one row,",
@@ -34,6 +37,30 @@ _MIRRORED = {
     Comparison.GT: Comparison.LT,
     Comparison.GE: Comparison.LE,
 }
+
+
+_NUMBERS_OF: dict[Kind | None, str] = {
+    Kind.TEXT: "LENGTH({})",
+    Kind.BOOLEAN: "CAST({} AS BIGINT)",
+    Kind.DATE: "YEAR({})",
+    Kind.TIMESTAMP: "YEAR({})",
+    Kind.TIMESTAMPTZ: "YEAR({})",
+    Kind.TIME: "HOUR({})",
+}
+"""What of a value is a number."""
+
+
+def number_of(kind: Kind | None, written: str, literal: object = None) -> str:
+    """Write what of a value is a number: of a literal text, the number that it holds."""
+    if isinstance(literal, str):
+        return number_in(literal)
+    return _NUMBERS_OF.get(kind, "{}").format(written)
+
+
+def number_in(text: str) -> str:
+    """Return the number that a text holds; where it holds none, any number."""
+    plain = text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 30
+    return text if plain and text[0] != "." else "1"
 
 
 def with_article(type_: Type) -> str:
@@ -81,11 +108,12 @@ def as_compared(
         return f"{source.snippet(model.span)} {negated}BETWEEN {ends}"
     if operator is not None and exprs[0] is not model:
         operator = _MIRRORED.get(operator, operator)
-    text, end = "", span.start
+    text, end, below = "", span.start, operator in {Comparison.LT, Comparison.LE}
     for number, literal in enumerate(literals):
         last = operator in _AFTER_A_YEAR if operator is not None else number > 0
         before = _MOMENT.sub("", source.text[end : literal.span.start])
-        text += before + _rewritten(_plain(literal, source), model, last=last)
+        at = -below if operator is not None else number
+        text += before + _rewritten(_plain(literal, source), model, at, last=last)
         end = literal.span.end
     return text + source.text[end : span.end]
 
@@ -95,25 +123,35 @@ def _compared_anew(
 ) -> str:
     """Write a comparison of what is no literal: of moments converted, or with a sample."""
     left, other = source.snippet(model.span), next(iter(others), model)
-    if {model.type.kind, other.type.kind} <= MOMENTS:
+    if {model.type.kind, other.type.kind} <= MOMENTS or _free_text(model, other, operator):
         right = f"CAST({source.snippet(other.span)} AS {model.type.kind.name})"
         return f"{left} {operator.value} {right}"
+    if _free_text(other, model, operator):
+        return f"CAST({left} AS TEXT) {operator.value} {source.snippet(other.span)}"
     downwards = operator in {Comparison.LT, Comparison.LE}
     return f"{left} {operator.value} {sample_literal(model, high=downwards)}"
 
 
-def _rewritten(text: str, model: Expr, *, last: bool) -> str:
+def _free_text(expr: Expr, other: Expr, operator: Comparison) -> bool:
+    """Return whether a text that can be any is to equal what can be written as a text."""
+    equal = operator in {Comparison.EQ, Comparison.NE}
+    texts = expr.type.kind is Kind.TEXT is not other.type.kind
+    castable = other.type.kind in named("TO_TEXT").parameters[0].kinds
+    return equal and texts and castable and values_of(expr, facts_of()) is None
+
+
+def _rewritten(text: str, model: Expr, at: int, *, last: bool) -> str:
     """Write a literal in the type of another expression; a sample, where it has no meaning."""
     type_, year = model.type, _year(text)
     if type_.numeric and _NUMBER.fullmatch(text):
         return text
     if type_.kind is Kind.TEXT:
-        return "'" + text.replace("'", "''") + "'"
+        return sample_text(model, text, at)
     if type_.kind is Kind.BOOLEAN:
         return {**_TRUTHS, **_FALSEHOODS}.get(text.lower(), "TRUE")
     if type_.kind in MOMENTS and year is not None:
         return _day(year, type_, last=last)
-    return sample_literal(model)
+    return sample_literal(model, high=at != 0)
 
 
 def _plain(literal: Literal, source: Source) -> str:

@@ -88,7 +88,7 @@ def policy() -> Policy:
         (
             'SELECT DP_COUNT(*, eps=1) FROM "my people" WHERE "first name" + 1 > 2',
             '"first name"',
-            '"size ""xl"""',
+            'LENGTH("first name")',
         ),
     ],
 )

@@ -367,7 +367,7 @@ def told(session: Session, query: str) -> str:
             "SELECT COUNT(DISTINCT person_id) FROM visits",
             "SELECT DP_COUNT(DISTINCT person_id, eps=0.5) FROM visits",
         ),
-        ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.5)"),
+        ("SELECT DP_SUM(*, eps=0.1) FROM visits", "DP_SUM(minutes, eps=0.1)"),
         ("SELECT name FROM staff", "person_id"),
         (
             "SELECT DISTINCT person_id FROM visits",
@@ -420,7 +420,7 @@ def told(session: Session, query: str) -> str:
         ),
         (
             "SELECT salary, DP_COUNT(*, eps=.1) FROM staff WHERE salary <> 3 OR remote",
-            "SELECT DP_QUANTILE(salary, 0.5, eps=0.5) FROM staff",
+            "SELECT DP_QUANTILE(salary, 0.5, eps=.1) FROM staff",
         ),
         (f'{STAFF}dept = "eng"', "'eng'"),
         (f"{STAFF}age > '40'", "age > 40"),
@@ -561,7 +561,7 @@ def test_a_function_is_near_only_if_two_letters_differ(session):
     names = ("DP_SKEWNESS", "DP_ENTROPY", "DP_KURTOSIS", "LDP_MEAN")
     for name in names:
         refusal = refused(session, f"SELECT {name}(age, eps=0.1) FROM staff")
-        assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.5)"
+        assert refusal.diagnostic.remedy[0] == "DP_COUNT(*, eps=0.1)"
         assert "DP_COUNTIF" not in refusal.diagnostic.why[0]
 
 
@@ -589,7 +589,7 @@ def test_the_first_of_some_texts_is_said_to_be_somebodys(session):
     ("query", "offered"),
     [
         (f"{STAFF}hired.year = 2020", "YEAR(hired)"),
-        ("SELECT DP_MAX(dept, eps=0.1) FROM staff", "DP_MODE(dept, eps=0.5)"),
+        ("SELECT DP_MAX(dept, eps=0.1) FROM staff", "DP_MODE(dept, eps=0.1)"),
     ],
 )
 def test_what_is_offered_is_near_what_was_meant(session: Session, query: str, offered: str):

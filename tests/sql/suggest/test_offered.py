@@ -152,6 +152,14 @@ def test_what_is_typed_is_accepted_with_what_is_offered_for_a_part(shop, typed, 
     shop.explain(typed.replace(part, offered))
 
 
+def test_keys_that_are_offered_beside_a_call_cost_no_more_than_they_did(shop):
+    for eps, keys in (("0.1", "0.1"), ("1.5", "0.5")):
+        typed = f"SELECT product, DP_COUNT(*, eps={eps}) FROM items"
+        offered = told(shop, typed).diagnostic.remedy[0]
+        assert offered == f"{typed} GROUP BY DP_KEYS(product, eps={keys}, delta=1e-7)"
+        shop.explain(offered)
+
+
 def test_where_all_is_spent_what_was_paid_for_is_named_first(tmp_path):
     asked = "SELECT DP_COUNT(*, eps=2) AS n FROM staff"
     with dpquery.connect(sample_policy(tmp_path, "epsilon = 2")) as session:

@@ -20,7 +20,7 @@ WITHIN = "a window over private rows has to be within one unit"
 
 SAID = [
     # what is typed, its title, and what is offered
-    (f"{COUNT} WHERE NULL", "NULL is not true, so no row would be kept", "TRUE"),
+    (f"{COUNT} WHERE NULL", "NULL is not true, so no row would be kept", COUNT),
     (
         "SELECT dept, DP_COUNT(*, eps=1) FROM staff GROUP BY ROLLUP",
         "ROLLUP needs columns in parentheses after it",
@@ -49,12 +49,12 @@ SAID = [
     (
         "SELECT NTILE(4) OVER (ORDER BY age) AS q, DP_COUNT(*, eps=1) FROM staff GROUP BY q",
         SEVERAL,
-        "SELECT DP_QUANTILE(age, [0.25, 0.5, 0.75], eps=0.5) FROM staff",
+        "SELECT DP_QUANTILE(age, [0.25, 0.5, 0.75], eps=1) FROM staff",
     ),
     (
         f"{COUNT} WHERE row_number() OVER (ORDER BY person_id) < 10",
         SEVERAL,
-        "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE dept = 'eng'",
+        "SELECT DP_COUNT(*, eps=0.1) FROM staff WHERE dept = 'eng'",
     ),
     (
         SUM.format("NTILE(4) OVER (ORDER BY minutes)"),

@@ -71,13 +71,19 @@ from dpquery.sql.parse.token_coverage import ARITHMETIC, COMPARISONS
 from dpquery.sql.parse.unnest import list_of
 from dpquery.sql.postprocess.builtin_functions import aggregate_name
 from dpquery.sql.privacy_rules import require_calendar
-from dpquery.sql.suggest.sample_queries import COUNT, query_about, sample_condition
-from dpquery.sql.suggest.type_mismatches import as_compared, mismatch, no_null
+from dpquery.sql.suggest.sample_queries import (
+    COUNT,
+    query_about,
+    sample_condition,
+    without_condition,
+)
+from dpquery.sql.suggest.type_mismatches import as_compared, mismatch, no_null, number_of
 
 if TYPE_CHECKING:
     from dpquery.sql.bind.from_clause import Context
     from dpquery.sql.epsilon_shares import Shares
 
+_ORDERED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _PATTERNS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",
@@ -126,7 +132,10 @@ class Conditions:
         """
         bound = self.bind(node)
         if bound.type.kind is not Kind.BOOLEAN:
-            remedy = self._meant(bound.span, Comparison.EQ, bound)()
+            number = bound.type.numeric and not isinstance(bound, Literal)
+            may_be_zero = number and bound.domain.meets(Interval.point(0))
+            test = "<> 0" if may_be_zero else "IS NOT NULL"
+            remedy = f"{self.spans.source.snippet(bound.span)} {test}"
             label = f"{bound.type.kind} here"
             mismatch(bound.span, "a condition must be true or false", label, remedy)
         return bound
@@ -159,7 +168,8 @@ class Conditions:
             case exp.Not():
                 return Not(span, self.condition(node.this))
             case exp.Neg():
-                return negate(span, self.bind(node.this), self._number)
+                operand = self.bind(node.this)
+                return negate(span, operand, self._number(operand))
             case exp.Is(expression=exp.Null()):
                 return IsNull(span, self.bind(node.this))
             case exp.Between():
@@ -288,7 +298,7 @@ class Conditions:
             unit = Literal(span, "day", TEXT)
             return rowfunctions.apply(span, "DATE_DIFF", unit, right, left)
         if operator is Operator.SUBTRACT and right.type.kind is Kind.INTEGER:
-            right = negate(right.span, right, self._number)
+            right = negate(right.span, right, self._number(right))
         return bound_call(span, rowfunctions.named("DAYS_ON"), [left, right])
 
     def _compared(self, span: Span, operator: Comparison, left: Expr, right: Expr) -> Expr:
@@ -298,21 +308,21 @@ class Conditions:
         return lambda: as_compared(self.spans.source, span, operator, exprs)
 
     def _integer(self, operator: Operator, *operands: Expr) -> Remedy:
-        """Offer a whole number where one is needed: what was written, made one."""
-        whole = operator in {Operator.QUOTIENT, Operator.REMAINDER}
-        found = next((one for one in operands if one.type != INTEGER), None)
-        if not whole or found is None or not found.type.numeric:
-            return self._number
+        """Offer a number where one is needed, or a whole one: of what was written."""
+        other = next((one for one in operands if not one.type.numeric), None)
+        found = next((one for one in operands if one.type != INTEGER), operands[0])
+        if other is not None or operator not in {Operator.QUOTIENT, Operator.REMAINDER}:
+            return self._number(other or found)
         if isinstance(found, Literal) and isinstance(found.value, int | Fraction):
             number = str(round(found.value))
             return lambda: number
         return lambda: f"CAST({self.spans.source.snippet(found.span)} AS INTEGER)"
 
-    def _number(self) -> str:
-        """Write a number of the table: an integer column, or the number 1."""
-        columns = self.scope.table.columns.values()
-        numbers = [written_name(c.name) for c in columns if c.type.kind is Kind.INTEGER]
-        return numbers[-1] if numbers else "1"
+    def _number(self, operand: Expr) -> Remedy:
+        """Offer what of a value is a number."""
+        written = self.spans.source.snippet(operand.span)
+        text = operand.value if isinstance(operand, Literal) else None
+        return lambda: number_of(operand.type.kind, written, text)
 
     def equal(self, span: Span, left: Expr, right: Expr) -> Expr:
         """Equate two values, as USING does."""
@@ -427,25 +437,32 @@ class Conditions:
     def _refuse_null(self, node: exp.Null, span: Span) -> NoReturn:
         """Refuse a comparison with NULL; IS NULL asks what it was meant to ask."""
         around = node.parent
-        if isinstance(around, exp.In) and around.this is not node:
+        while isinstance(around, exp.Paren):
+            around = around.parent
+        if isinstance(around, exp.In) and unwrapped(around.this) is not node:
             others = [one for one in around.expressions if not isinstance(one, exp.Null)]
             if others:
                 whole, listed = self.spans.of(around), self.spans.of(around.expressions[0])
                 before = self.spans.source.text[whole.start : listed.start]
                 mended = f"{before}{', '.join(map(self.spans.text, others))})"
                 no_null(whole, "with NULL in its list, true of no row", mended)
-        if isinstance(around, exp.EQ | exp.NEQ | exp.In):
-            swapped = around.this is node and not isinstance(around, exp.In)
+        if isinstance(around, (*_ORDERED, exp.EQ, exp.NEQ, exp.In)):
+            swapped = unwrapped(around.this) is node and not isinstance(around, exp.In)
             value = around.expression if swapped else around.this
-            test = "IS NOT NULL" if isinstance(around, exp.NEQ) else "IS NULL"
-            remedy = f"{self.spans.text(value)} {test}"
-            no_null(self.spans.of(around), f"use {test}", remedy)
+            test = "IS NULL" if isinstance(around, exp.EQ | exp.In) else "IS NOT NULL"
+            remedy, whole = f"{self.spans.text(value)} {test}", self.spans.of(around)
+            if isinstance(unwrapped(value), exp.Null):
+                remedy = without_condition(self.spans.source, whole)
+            no_null(whole, f"use {test}", remedy)
         first = written_name(next(iter(self.scope.table.columns)))
         clause = isinstance(around, exp.Where | exp.Filter | exp.And | exp.Or | exp.Not)
         if clause:
             title = "NULL is not true, so no row would be kept"
             why = "a condition keeps the rows for which it is true; NULL is so for none."
-            raise refusal("DPQ208", title, span, "not a condition", why, "TRUE")
+            remedy = without_condition(self.spans.source, span)
+            raise refusal("DPQ208", title, span, "not a condition", why, remedy)
+        if isinstance(around, exp.Between) and unwrapped(around.this) is not node:
+            first = self.spans.text(around.this)  # whose own value is no bound on it
         no_null(span, "not a value", first)
 
     def _refuse_function(self, node: exp.Func | exp.Filter) -> NoReturn:
