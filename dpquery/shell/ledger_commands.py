@@ -167,7 +167,7 @@ def grant(options: Namespace) -> None:
     show(f"{visible(name)} may spend {limit} in all")
     if binding.name == "policy":
         left = f"{decimal_text(binding.left.epsilon)} of {decimal_text(binding.limit.epsilon)}"
-        show(f"the policy's total binds before that: {left} is left for everybody together")
+        show(f"the policy's total is reached first: {left} is left for everybody together")
 
 
 def _amount(text: str, option: str) -> Fraction:

@@ -294,7 +294,7 @@ def test_a_grant_beyond_what_is_left_for_all_says_so(run, policy: Path):
     _, out, _ = run("ledger", "grant", str(policy), "--analyst", "bob", "--to", "1.75")
     assert out == (
         "bob may spend 1.75 in all\n"
-        "the policy's total binds before that: 1.5 of 2 is left for everybody together\n"
+        "the policy's total is reached first: 1.5 of 2 is left for everybody together\n"
     )
 
 
