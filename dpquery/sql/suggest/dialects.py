@@ -241,7 +241,9 @@ def _what_is_wrong(wrong: str, right: str) -> str:
     if right.endswith(rest):
         missing = right[start : len(right) - len(rest)].strip()
         return f"{'a comma' if missing == ',' else missing} is missing"
-    return f"{wrong} is written {right} here" if right else f"{wrong} does not belong here"
+    if right:
+        return f"{wrong} is written {right} here"
+    return f"nothing follows {wrong}" if wrong[0].isalpha() else f"{wrong} is not needed here"
 
 
 def _candidates(text: str, span: Span, slips: Slips) -> Iterator[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ refused[DPQ101]: 'FORM' is not understood here
     (
         "SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE",
         """\
-refused[DPQ101]: syntax error at 'WHERE'
+refused[DPQ101]: nothing follows WHERE
   |
 1 | SELECT DP_COUNT(*, eps=0.5) FROM staff WHERE
   |                                        ^^^^^ not understood here
