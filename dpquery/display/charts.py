@@ -248,7 +248,7 @@ def as_text(chart: Chart, columns: int, *, plain: bool = False) -> str:
     lines += (_line if chart.form is Form.LINE else _bars)(chart, columns, marks)
     text = "\n".join(line.rstrip() for line in lines)
     if plain:
-        text = text.replace("±", "+/-").replace("…", "..")
+        text = text.replace("±", "+/-").replace("…", "~")
         text = text.encode("ascii", "replace").decode("ascii")
     return text
 

@@ -140,6 +140,13 @@ LABELS = st.one_of(
 NUMBERS = st.floats() | st.integers(-(10**400), 10**400) | st.decimals(allow_nan=False)
 
 
+def test_a_shortened_label_in_ascii_is_no_wider():
+    moment = datetime(2000, 1, 1, tzinfo=UTC)
+    chart = chart_of([Series("k", [moment]), Series("n", [1.0], [None], ["9"])])
+    assert as_text(chart, 50, plain=True).split("\n")[1].startswith(" 2000-01-01 00:0~  9  ###")
+    assert max(map(width, as_text(chart, 50, plain=True).split("\n"))) <= 50
+
+
 @given(LABELS, st.data(), st.integers(1, 200), st.booleans())
 def test_no_value_breaks_a_picture_or_its_width(labels, data, columns, plain):
     numbers = data.draw(
