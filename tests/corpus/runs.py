@@ -33,9 +33,11 @@ from dpquery.ir.query import Scan
 from dpquery.ir.walk import constants_in, filled
 from dpquery.mechanisms import GridQuantile
 from dpquery.mechanisms.randomness import Randomness
+from dpquery.plan.plan import FrontierPlan
 from dpquery.policy.load import load_policy
 from dpquery.policy.model import LedgerSettings, Policy, PolicyBudget
 from dpquery.policy.sources.paths import copy_samples
+from dpquery.release import ReleasedColumn, ReleasedTable, added_up, shown
 from dpquery.session import Session
 from tests.corpus import cases
 from tests.corpus.cases import Case
@@ -122,14 +124,37 @@ def compared(duckdb: Session, oracle: Session, query: str, monkeypatch: Any) -> 
         oracle._plan(Source(query))
     )  # between the bounds that were found
     receipt, found, constants = receipt_for(plan), [], {}
+    parts: dict[int, ReleasedTable] = {}  # of which others are added up
     for number, (frontier, table) in enumerate(zip(plan.frontiers, released, strict=True)):
+        if frontier.added is not None:
+            found += _beside(table, added_up(frontier, parts[frontier.added]))
+            continue
         scan = ready(plan, frontier.scan, released, constants, oracle._public)
         if not frontier.releases:  # groups alone: nothing is read
             continue
         with oracle._engine.open(scan, receipt, number) as exact:
+            if any(one.added == number for one in plan.frontiers):
+                parts[number] = _exact(frontier, scan, exact)
+                found += _beside(table, shown(frontier, parts[number]))
+                continue
             for planned, column in zip(frontier.releases, table.columns, strict=True):
                 found += _held(planned.release, column.cells, exact)
     return found
+
+
+def _exact(frontier: FrontierPlan, scan: Scan, exact: Any) -> ReleasedTable:
+    """Return what would be released of a scan without noise."""
+    columns = (
+        ReleasedColumn(one.column, one.release.type, _still(one.release, exact))
+        for one in frontier.releases
+    )
+    return ReleasedTable(scan.keys, tuple(columns))
+
+
+def _beside(table: ReleasedTable, exact: ReleasedTable) -> Iterator[Compared]:
+    """Compare the values of a released table with exact ones, in the same order."""
+    for column, still in zip(table.columns, exact.columns, strict=True):
+        yield from _apart(column.cells, still.cells)
 
 
 def _recording(released: list[Any]) -> Callable[..., Any]:
@@ -149,10 +174,18 @@ def _held(release: Any, cells: Sequence[Any], exact: Any) -> Iterator[Compared]:
             off = _rows_off(release, cell.drawn, exact, group)
             yield Compared(off, Fraction(1), cell.rank_interval(SURE, any_data=True))
     elif isinstance(release, AdditiveRelease | BernsteinRelease):
-        silent = replace(release, mechanism=_silent(release.mechanism)).run(exact, Randomness())
-        for cell, still in zip(cells, silent, strict=True):
-            off = abs(Fraction(cell.value) - Fraction(still.value))
-            yield Compared(off, _step(release), _margin(cell))
+        yield from _apart(cells, _still(release, exact))
+
+
+def _still(release: Any, exact: Any) -> Sequence[Any]:
+    """Draw a release with noise that is always zero."""
+    return replace(release, mechanism=_silent(release.mechanism)).run(exact, Randomness())
+
+
+def _apart(cells: Sequence[Any], exact: Sequence[Any]) -> Iterator[Compared]:
+    for cell, still in zip(cells, exact, strict=True):
+        off = abs(Fraction(cell.value) - Fraction(still.value))
+        yield Compared(off, _step(cell.release), _margin(cell))
 
 
 def _margin(cell: Any) -> Fraction:
@@ -205,7 +238,7 @@ def exact_integers(session: Session, query: str) -> list[list[int]]:
             for constant in constants_in(frontier.scan)
         }
         scan = _with_groups(filled(frontier.scan, constants), groups)
-        if not frontier.releases:
+        if not frontier.draws:  # groups alone, or sums of what others read
             continue
         with session._engine.open(scan, receipt, number) as exact:
             measures = [m for planned in frontier.releases for m in planned.release.measures]
