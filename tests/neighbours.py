@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -221,7 +221,7 @@ def move(before: Drawn, after: Drawn) -> tuple[Fraction, Fraction]:
         pairs = zip(before.histograms, after.histograms, strict=True)
         total = sum((score_move(a, b, order) for a, b in pairs), Fraction(0))
         return total**2, squared(release.distance)
-    (a,), (b,) = before.given, after.given
+    a, b = (list(chain(*one.given)) for one in (before, after))  # some draw group by group
     sizes = [abs(x - y) for x, y in zip(a, b, strict=True)]
     if isinstance(release.mechanism, MaxNorm):
         size = release.mechanism.size
