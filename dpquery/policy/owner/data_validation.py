@@ -7,7 +7,7 @@ serves `dpquery policy check` alone: a finding depends on the data.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -25,7 +25,7 @@ from dpquery.core.arrow_columns import column as arrow_column
 from dpquery.core.privacy_loss import Ceiling, decimal_text
 from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
-from dpquery.policy.owner.cross_table_checks import lacking, names_of, owners, shared
+from dpquery.policy.owner.cross_table_checks import exposed, lacking, names_of, owners, shared
 from dpquery.policy.sources.schema import Schema, file_schemas, read_schema, schema_of
 from dpquery.policy.sources.schema_mismatches import Misfit, file_misfits, lacking_columns
 from dpquery.policy.sources.snapshot_reader import LONGEST
@@ -34,6 +34,8 @@ Misfits = Callable[[Table], list[Misfit]]
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
 """Gives some columns of all rows of a private table, as scans read them."""
 
+WRONG_KEY = Fraction(9, 10)
+"""Where no unit claims so many of the keys, they are keys of something else."""
 LARGE_EPSILON = 20
 """What censuses have spent in all; most budgets stay below half of it."""
 LARGE_DELTA = Fraction(1, 10**5)
@@ -77,7 +79,11 @@ def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    told = [*shared(policy, units), *lacking(policy, visit.rows_of)]
+    told = [
+        *shared(policy, units),
+        *exposed(policy, units, visit.types_of, visit.rows_of),
+        *lacking(policy, visit.rows_of),
+    ]
     return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
 
 
@@ -139,6 +145,12 @@ class _Visit:
     def schema(self, file: Path) -> Schema:
         """Return the columns of a file."""
         return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
+
+    def types_of(self, table: Table) -> Mapping[str, Type]:
+        """Return the columns of a table: of a public one that lists none, those of its file."""
+        files = replace(self, table=table).files
+        listed = {column.name: column.type for column in table.columns.values()}
+        return listed or (self.schema(files[0]).types if files else {})
 
     def rows_of(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of another table."""
@@ -318,14 +330,20 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
         text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
         yield Severity.WARNING, unit, text
     elif through is not None:
+        unclaimed = "have a key that no unit claims: they are nobody's"
+        wrong = found.unclaimed >= WRONG_KEY * (found.rows - found.nulls)
         for what, count in {
             "have no key: they are nobody's": found.nulls,
-            "have a key that no unit claims: they are nobody's": found.unclaimed,
+            unclaimed: found.unclaimed,
             "are claimed by several units: they count once for each": found.shared,
         }.items():
             if count:
                 share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
-                yield Severity.WARNING, through.column, f"{share} {what}"
+                if what == unclaimed and wrong:
+                    key = f"is {through.table.name}.{through.key} the key?"
+                    yield Severity.FAULT, through.column, f"{share} {what}: {key}"
+                else:
+                    yield Severity.WARNING, through.column, f"{share} {what}"
     counted = pc.value_counts(found.units)
     if through is None:
         visit.units[visit.table.name] = counted.field("values")
