@@ -25,7 +25,14 @@ from dpquery.core.arrow_columns import column as arrow_column
 from dpquery.core.privacy_loss import Ceiling, decimal_text
 from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
-from dpquery.policy.owner.cross_table_checks import exposed, lacking, names_of, owners, shared
+from dpquery.policy.owner.cross_table_checks import (
+    Owners,
+    exposed,
+    lacking,
+    names_of,
+    owners,
+    shared,
+)
 from dpquery.policy.sources.schema import Schema, file_schemas, read_schema, schema_of
 from dpquery.policy.sources.schema_mismatches import Misfit, file_misfits, lacking_columns
 from dpquery.policy.sources.snapshot_reader import LONGEST
@@ -326,24 +333,7 @@ def _percent(count: int, rows: int) -> str:
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
     through, found = visit.table.through, owners(visit.table, visit.rows)
-    if through is None and found.nulls:
-        text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
-        yield Severity.WARNING, unit, text
-    elif through is not None:
-        unclaimed = "have a key that no unit claims: they are nobody's"
-        wrong = found.unclaimed >= WRONG_KEY * (found.rows - found.nulls)
-        for what, count in {
-            "have no key: they are nobody's": found.nulls,
-            unclaimed: found.unclaimed,
-            "are claimed by several units: they count once for each": found.shared,
-        }.items():
-            if count:
-                share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
-                if what == unclaimed and wrong:
-                    key = f"is {through.table.name}.{through.key} the key?"
-                    yield Severity.FAULT, through.column, f"{share} {what}: {key}"
-                else:
-                    yield Severity.WARNING, through.column, f"{share} {what}"
+    yield from _owned(visit.table, unit, found)
     counted = pc.value_counts(found.units)
     if through is None:
         visit.units[visit.table.name] = counted.field("values")
@@ -367,6 +357,29 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     if isinstance(limit, int) and (cut := int((counts - limit).clip(0).sum())):
         share = f"cuts {100 * cut / rows:.3g} % of the rows' weight"
         yield Severity.WARNING, unit, f"max_rows_contributed = {limit} {share}"
+
+
+def _owned(table: Table, unit: str, found: Owners) -> Iterator[Told]:
+    """Say how many rows are nobody's, and how many several units'."""
+    way = table.through
+    if way is None:
+        if found.nulls:
+            text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
+            yield Severity.WARNING, unit, text
+        return
+    wrong = found.unclaimed >= WRONG_KEY * (found.rows - found.nulls)
+    key = f": is {way.table.name}.{way.key} the key?" if wrong else ""
+    severity = Severity.FAULT if wrong else Severity.WARNING
+    unclaimed = f"have a key that no unit claims: they are nobody's{key}"
+    several = "are claimed by several units: they count once for each"
+    for level, count, what in (
+        (Severity.WARNING, found.nulls, "have no key: they are nobody's"),
+        (severity, found.unclaimed, unclaimed),
+        (Severity.WARNING, found.shared, several),
+    ):
+        if count:
+            share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
+            yield level, way.column, f"{share} {what}"
 
 
 def _delta(visit: _Visit, units: int) -> Iterator[Told]:
