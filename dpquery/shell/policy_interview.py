@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dpquery.core.types import Type
-from dpquery.errors import PolicyInvalid
+from dpquery.errors import PolicyInvalid, nearest
 from dpquery.policy.document import Unfit, document_of, toml_text, written
 from dpquery.policy.load import policy_of
 from dpquery.policy.owner.draft import ColumnDraft, Draft, Line, Link, TableDraft
@@ -275,8 +275,9 @@ def _column(table: TableDraft, name: str) -> str:
     names = [one.name for one in table.columns]
     if name in names:
         return name
+    near = nearest(name, names)
     raise Unfit(
         f"names no column of {table.name}: {written(name)}",
         f"its columns are {', '.join(names)}.",
-        names[0] if names else _NONE,
+        *([] if near is None else [near]),
     )

@@ -119,6 +119,14 @@ def test_what_cannot_be_is_refused_at_once_and_asked_again(at: int, wrong: str, 
     assert "-->" not in refusal
 
 
+def test_a_column_is_offered_only_if_it_was_meant():
+    owner = Answers("n", "salary", "person", "person_id", *[""] * 7)
+    held(owner, "staff.parquet")
+    salary, person = (said for said in owner.said if said.startswith("policy["))
+    assert "try:" not in salary
+    assert person.endswith("try: person_id")
+
+
 def test_tables_are_asked_behind_those_that_they_lead_through():
     for name, columns in {
         "customers": ("customer_id", "age"),
