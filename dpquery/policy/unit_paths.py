@@ -17,7 +17,14 @@ from dpquery.policy.document import Section, Unfit, contradiction, dotted, toml_
 from dpquery.policy.model import Column, Table, Through
 from dpquery.policy.name_conventions import own_words, person, refers_to
 from dpquery.policy.toml_keys import TABLE
-from dpquery.policy.unit_remedies import NAME_IT, identifies, unit_line, unit_lines
+from dpquery.policy.unit_remedies import (
+    NAME_IT,
+    identifier_lines,
+    identifies,
+    tables_with,
+    unit_line,
+    unit_lines,
+)
 from dpquery.policy.value_parsers import ascii_folded, read_through
 
 UNIT_KINDS = frozenset({Kind.INTEGER, Kind.TEXT, Kind.DECIMAL, *MOMENTS})
@@ -110,11 +117,12 @@ def _unlisted(section: Section, unit: str, columns: dict[str, Column]) -> Unfit:
 def undecided(section: Section, key: str, others: Sequence[str]) -> Unfit:
     """Return the refusal of what a draft leaves to the owner, who has to decide others too."""
     first, *more = _DECISIONS[key]
-    offers = list(unit_lines(section)) if key != "unit" else []
-    if key == "privacy_unit_column":
-        more = [*(offers[:1] or [unit_line(section)]), *more]
-    elif offers:
-        more = [offers[0], "or, if it holds nobody's data, in its place: public = true"]
+    if key != "unit":
+        identifiers = identifier_lines(section) if key == "privacy_unit_column" else ()
+        more = [*(unit_lines(section) or identifiers or [unit_line(section)])[:1], *more]
+        privacy = section.document.values.get("privacy")
+        if key == "public" or (isinstance(privacy, dict) and "unit" in privacy):
+            more = [more[0], "or, if it holds nobody's data, in its place: public = true"]
     why = f"{first}\nStill to decide: {listed(others)}." if others else first
     return contradiction(f'is not decided: "{UNDECIDED}"', why, *more)
 
@@ -126,11 +134,7 @@ _DECISIONS = {
         'unit = "customer"',
         "or the word for whose presence is protected",
     ),
-    "public": (
-        "analysts see a public table as it is, so that it must hold nobody's data.",
-        "public = true",
-        f"or, if rows are about somebody, in its place: {NAME_IT}",
-    ),
+    "public": ("analysts see a public table as it is, so that it must hold nobody's data.",),
     "privacy_unit_column": (
         "it names the column of the person, account or device whose presence is protected.",
         "or leave the line out, if each row is a unit of its own",
@@ -212,13 +216,14 @@ def _require_reachable(
     """Refuse a way to no table, to one that it came through, and to a public one."""
     if other not in tables:
         stated = read_through(own.values["unit_through"])
-        near = nearest(other, tables) or next(iter(tables))
+        able = tables_with(own, stated)
+        near = nearest(other, able) or next(iter(able), None)
         _refuse(
             own,
             f"leads to a table that the policy does not name: {other}",
-            "whose the rows are stands in another table of the policy.",
-            _line({**stated, "table": near}),
-            f"tables here: {listed(tables, near)}",
+            "whose the rows are stands in another table of the policy.\n"
+            f"Tables here: {listed(tables, near)}.",
+            *([_line({**stated, "table": near})] if near else []),
         )
     if other in here:
         _refuse(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dpquery.policy.document import Section, written
-from dpquery.policy.name_conventions import own_words, person, refers_to, words
+from dpquery.policy.name_conventions import entity, own_words, person, refers_to, words
 
 _EQUAL = ("integer", "text", "date", "timestamp", "timestamptz", "time", "decimal")
 NAME_IT = "privacy_unit_column, with the name of the column that says whose a row is"
@@ -17,11 +17,16 @@ NAME_IT = "privacy_unit_column, with the name of the column that says whose a ro
 def unit_lines(section: Section) -> tuple[str, ...]:
     """Return lines that could say whose the rows of a table are, the likeliest first.
 
-    That is the unit column of another table, the way to one by a key that both have, or a
-    column that names a person. Where a table lists none of these, there are no lines.
+    That is the unit column of another table, or one of its root (`card` for `card_no`), the way
+    to one by a key that both have, or a column that names a person. Where a table lists none of
+    these, there are no lines.
     """
     own, others = _types(section.values), list(_others(section))
     found = [written(unit) for _, other in others if (unit := _unit(other)) in own]
+    roots = {identifies(unit) for _, other in others if (unit := _unit(other))} - {None, ""}
+    found += [
+        written(name) for name in own if {identifies(name), "_".join(words(name))} & roots
+    ]
     lines = [f"privacy_unit_column = {unit}" for unit in found]
     for name, other in sorted(others, key=lambda one: _unit(one[1]) is None):
         lines += [way_line(key, name, key) for key in _shared(own, _types(other))]
@@ -29,6 +34,24 @@ def unit_lines(section: Section) -> tuple[str, ...]:
     likely = [name for name, words in said.items() if person(refers_to(words, ()))]
     lines += [f"privacy_unit_column = {written(name)}" for name in likely]
     return tuple(dict.fromkeys(lines))
+
+
+def identifier_lines(section: Section) -> tuple[str, ...]:
+    """Return lines that name what could identify somebody: no key of the table's own rows."""
+    none = {None, "", entity(section.path[-1])}
+    names = (name for name in _types(section.values) if identifies(name) not in none)
+    return tuple(f"privacy_unit_column = {written(name)}" for name in names)
+
+
+def tables_with(section: Section, way: Mapping[str, object]) -> list[str]:
+    """Return the other tables that have a unit and the key of a way, in the column's type."""
+    column = _types(section.values).get(str(way["column"]))
+    found = []
+    for name, other in _others(section):
+        key = _types(other).get(str(way["key"]))
+        if key is not None and column in {None, key}:
+            found.append(name)
+    return found
 
 
 def unit_line(section: Section) -> str:

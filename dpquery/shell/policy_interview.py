@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dpquery.core.types import Type
-from dpquery.errors import PolicyInvalid
+from dpquery.errors import PolicyInvalid, nearest
 from dpquery.policy.document import Unfit, document_of, toml_text, written
 from dpquery.policy.load import policy_of
 from dpquery.policy.owner.draft import ColumnDraft, Draft, Line, Link, TableDraft
@@ -106,6 +106,8 @@ class Interview:
     place: Path
     """Where the policy will stand."""
     decided: dict[str, _Decided] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    """The tables that are being asked about: each leads through the one behind it."""
 
     def hold(self) -> str:
         """Ask about the unit, each table and the budget; return the policy."""
@@ -115,12 +117,8 @@ class Interview:
             self.say("")
             question = "Whose presence is protected, in all tables together?"
             self._asked(question, self.draft.unit, self._name_unit)
-        for table in _in_order(self.draft.tables):
-            self.say(f"\n{table.name}: {', '.join(one.name for one in table.columns)}")
-            if table.columns:
-                self._decide(table)
-            else:
-                self.say("  is left out: it has no column that a policy can list")
+        for table in self.draft.tables:
+            self._about(table)
         if not self.decided:
             raise UsageError("no table is left that a policy could have")
         self.say("")
@@ -135,14 +133,21 @@ class Interview:
         tables = tuple(one.drafted(self.decided) for one in self.decided.values())
         return replace(self.draft, tables=tables).text()
 
-    def _asked(self, question: str, usual: str | None, take: Callable[[str], None]) -> None:
-        """Ask until an answer makes a policy."""
+    def _asked(
+        self,
+        question: str,
+        usual: str | None,
+        take: Callable[[str], None],
+        ahead: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Ask until an answer makes a policy; what has to be asked ahead of it stays so."""
         shown = f"{question} " if usual is None else f"{question} [{usual}] "
-        before = self.draft, dict(self.decided)
         while True:
             said = self.ask(shown).strip() or usual
             if said is None:
                 continue
+            ahead(said)
+            before = self.draft, dict(self.decided)
             try:
                 take(said)
                 if self.decided:
@@ -152,7 +157,7 @@ class Interview:
                 self.say(unfit.at("the answer"))
             except PolicyInvalid as refusal:
                 self.say(PolicyInvalid(refusal.diagnostic))
-            self.draft, self.decided = before[0], dict(before[1])
+            self.draft, self.decided = before
 
     def _name_unit(self, said: str) -> None:
         first = Line(f"unit = {toml_text(read_name(said))}")
@@ -164,8 +169,28 @@ class Interview:
 
     # One table: public or not, whose rows, how many of them, which columns.
 
+    def _about(self, table: TableDraft) -> None:
+        """Ask about a table, behind those through which it leads to its unit."""
+        if table.name in (*self.decided, *self.waiting):
+            return
+        self.waiting.append(table.name)
+        if table.through is not None:
+            self._about(self._drafted(table.through.table))
+        self.say(f"\n{table.name}: {', '.join(one.name for one in table.columns)}")
+        if table.columns:
+            self._decide(table)
+        else:
+            self.say("  is left out: it has no column that a policy can list")
+        self.waiting.remove(table.name)
+
+    def _drafted(self, name: str) -> TableDraft:
+        return next(one for one in self.draft.tables if one.name == name)
+
     def _decide(self, table: TableDraft) -> None:
-        link, known = table.through, bool(table.unit or table.through)
+        link = table.through
+        if link is not None and (there := self.decided.get(link.table)):
+            link = None if there.public else link
+        known = bool(table.unit or link)
         way = None if link is None else f"{link.column} = {link.table}.{link.key}"
         if self._agrees(f"  {_PUBLIC}", "n" if known else None):
             self._change(table, public=True)
@@ -173,7 +198,8 @@ class Interview:
                 f"  {_UNIQUE}", table.key or _NONE, lambda said: self._tell(table, said)
             )
             return
-        self._asked(f"  {_WHOSE}", table.unit or way, partial(self._own, table))
+        ahead = partial(self._ahead, table)
+        self._asked(f"  {_WHOSE}", table.unit or way, partial(self._own, table), ahead)
         one = self.decided[table.name]
         if one.unit or one.through:
             usual = "one" if one.unit and one.unit == table.key else "auto"
@@ -195,9 +221,21 @@ class Interview:
         names = () if said == _NONE else tuple(name.strip() for name in said.split(","))
         self._change(table, unique=tuple(_column(table, name) for name in names))
 
+    def _ahead(self, table: TableDraft, said: str) -> None:
+        """Ask about the table that an answer leads to, if nothing is decided of it yet."""
+        way = _WAY.fullmatch(said)
+        asked = {one.name for one in self.draft.tables} - {*self.decided, *self.waiting}
+        if way is not None and way[2] in asked:
+            self._about(self._drafted(way[2]))
+            self.say(f"\n{table.name}, again:")
+
     def _own(self, table: TableDraft, said: str) -> None:
         way = _WAY.fullmatch(said)
         if way is not None:
+            if way[2] in self.waiting:
+                circle = (*self.waiting[self.waiting.index(way[2]) :], way[2])
+                why = "on the way a table has to say whose its rows are by a column of its own."
+                raise Unfit(f"leads in a circle: {' -> '.join(circle)}", why)
             link = Link(_column(table, way[1]), way[2], way[3])
             self._change(table, unit=None, through=link)
         else:
@@ -237,23 +275,9 @@ def _column(table: TableDraft, name: str) -> str:
     names = [one.name for one in table.columns]
     if name in names:
         return name
+    near = nearest(name, names)
     raise Unfit(
         f"names no column of {table.name}: {written(name)}",
         f"its columns are {', '.join(names)}.",
-        names[0] if names else _NONE,
+        *([] if near is None else [near]),
     )
-
-
-def _in_order(tables: Sequence[TableDraft]) -> Iterator[TableDraft]:
-    """Yield tables behind those through which they lead to their units."""
-    names, told = {table.name: table for table in tables}, set[str]()
-
-    def before(table: TableDraft) -> Iterator[TableDraft]:
-        if table.name not in told:
-            told.add(table.name)
-            if table.through is not None:
-                yield from before(names[table.through.table])
-            yield table
-
-    for table in tables:
-        yield from before(table)

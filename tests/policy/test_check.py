@@ -382,7 +382,10 @@ def test_units_of_one_table_are_looked_for_in_another(
 
 def test_units_of_other_names_are_not_compared(found: Callable[..., Found]) -> None:
     tables = {"people": pa.table({"id": [1, 2]}), "visits": pa.table({"uid": [1, 2]})}
-    assert found(two("id", "uid"), **tables) == []
+    told = (
+        "is not declared: unit columns of different names are not joined: people.id, visits.uid"
+    )
+    assert found(two("id", "uid"), **tables) == [("note", "unit", told)]
 
 
 # Ways to units that other tables have, and keys of public tables.
@@ -472,9 +475,68 @@ def test_rows_that_lead_nowhere_and_to_several_are_told(found: Callable[..., Fou
     ):
         assert ("warning", "order", text) in told
     text = f"1 of 1 rows (100 %) have a key that no unit claims: {nobodys}"
-    assert ("warning", "about", text) in told
+    assert ("fault", "about", f"{text}: is items.number the key?") in told
     tables["orders"] = pa.table({"id": [1, 1, 2], "whom": [7, 8, 7]})
     assert {severity for severity, _, _ in found(WAYS[19:], **tables)} == {"fault"}
+
+
+@pytest.mark.parametrize(("wrong", "severity"), [(17, "warning"), (18, "fault")])
+def test_a_key_that_nearly_no_unit_claims_is_a_fault(
+    found: Callable[..., Found], wrong: int, severity: str
+) -> None:
+    tables = {
+        "orders": pa.table({"id": [1], "who": [7]}),
+        "items": pa.table(
+            {"order": [1] * (20 - wrong) + [9] * wrong + [None], "number": [1] * 21}
+        ),
+        "notes": pa.table({"about": [1]}),
+    }
+    told = found(WAYS.replace("budget.epsilon = 1", ""), **tables)
+    (unclaimed,) = [one for one in told if "no unit claims" in one[2]]
+    assert unclaimed[:2] == (severity, "order")
+    assert unclaimed[2].endswith("is orders.id the key?") == (severity == "fault")
+
+
+PEOPLE = [f"P{number:02}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "listed", "share"),
+    [
+        ("card", PEOPLE, True, 100),
+        ("card", PEOPLE * 2, False, 100),
+        ("card", PEOPLE[:10], True, 50),
+        ("card", PEOPLE[:9], True, None),
+        ("card", pa.array(PEOPLE).dictionary_encode(), True, 100),
+        ("card", [1.5, None], True, None),
+    ],
+)
+def test_a_public_table_is_doubted_that_holds_the_units_of_another(
+    found: Callable[..., Found], column: str, values: object, listed: bool, share: int | None
+) -> None:
+    rows = pa.table({column: values})
+    type_ = "text" if share or len(rows) == 9 else "double"
+    policy = private("", "rows_per_unit = 1").replace("'integer'", "'text'")
+    policy += "[tables.loans]\npath = 'loans.parquet'\npublic = true\n"
+    policy += f"columns.{column} = {{ type = '{type_}' }}\n" if listed else ""
+    doubt = f"holds {share} % of the units of t: is loans public?"
+    expected = [] if share is None else [("warning", column, doubt)]
+    assert found(policy, t=pa.table({"id": PEOPLE}), loans=rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "doubted"),
+    [("number_of", True), ("member_id", True), ("product_id", False), ("id", False)],
+)
+def test_numbers_of_what_is_no_person_are_units_by_chance(
+    found: Callable[..., Found], column: str, doubted: bool
+) -> None:
+    policy = private("", "rows_per_unit = 1") + (
+        f"[tables.products]\npath = 'products.parquet'\npublic = true\n"
+        f"columns.{column} = {{ type = 'integer' }}\n"
+    )
+    rows = pa.table({"id": range(30)}), pa.table({column: range(30)})
+    assert bool(found(policy, t=rows[0], products=rows[1])) == doubted
 
 
 def test_units_under_other_names_are_compared_where_they_are_one(

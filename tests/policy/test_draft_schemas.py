@@ -122,6 +122,46 @@ def test_a_way_may_be_long_and_the_shortest_is_taken():
     assert tables_of(of_schemas(short))["scans"]["unit_through"]["table"] == "stays"
 
 
+LIBRARY = {
+    "books": "book genre",
+    "branches": "branch",
+    "fines": "loan_id cents",
+    "loans": "loan_id card book",
+    "members": "card_no birth_year",
+    "events": "member topic",
+    "readers": "name_code",
+}
+
+
+def test_who_seems_to_be_behind_identifiers_is_asked_for_and_not_shown():
+    text = of_schemas(LIBRARY)
+    found = tables_of(text)
+    assert {name for name, table in found.items() if "public" in table} == {"books", "branches"}
+    asked = {name for name, one in found.items() if one.get("privacy_unit_column") == "?"}
+    assert asked == {"loans", "members", "readers"}
+    through = {"column": "loan_id", "table": "loans", "key": "loan_id"}
+    assert found["fines"]["unit_through"] == through
+    for column in ("card", "card_no"):
+        assert f'"{column}", if that is the member of the other tables' in text
+    assert text.count("# public = true") == 3
+
+
+def test_a_way_to_a_table_that_may_be_public_stands_in_a_comment():
+    parts = {"regions": "region_id", "shops": "shop_id region_id", "users": "user_id"}
+    text = of_schemas(parts).split("[tables.shops]")[1]
+    way = '# unit_through = { column = "region_id", table = "regions", key = "region_id" }'
+    assert way in text
+    assert tables_of(of_schemas(parts))["shops"]["public"] == "?"
+
+
+def test_keys_of_csv_have_the_type_of_those_that_they_name(here: Path):
+    write("data/loans.parquet", "loan_id member_id")
+    Path("data/ratings.csv").write_text("loan_id,stars\n1,5\n")
+    found = drafted("data")["ratings"]
+    assert found["unit_through"]["table"] == "loans"
+    assert found["columns"] == {"loan_id": {"type": "integer"}, "stars": {"type": "text"}}
+
+
 def test_tables_that_refer_to_one_another_end_nowhere():
     ring = {"a": "a_id b_id", "b": "b_id a_id", "users": "id"}
     assert tables_of(of_schemas(ring))["a"]["public"] == "?"
@@ -183,7 +223,8 @@ def test_a_public_table_has_to_be_decided(here: Path):
     with pytest.raises(PolicyInvalid) as caught:
         load_policy("policy.toml")
     assert caught.value.diagnostic.title == 'tables.products.public is not decided: "?"'
-    mended = "\n".join(lines).replace('public = "?"', caught.value.diagnostic.remedy[0])
+    assert caught.value.diagnostic.remedy[1].endswith("in its place: public = true")
+    mended = "\n".join(lines).replace('public = "?"', "public = true")
     Path("policy.toml").write_text(mended)
     policy = load_policy("policy.toml")
     assert policy.tables["products"].public
@@ -300,9 +341,8 @@ def test_lines_and_folders_are_texts_until_their_owner_says_more(here: Path):
     write("data/visits/year=2024/a.parquet", "person_id")
     Path("data/people.csv").write_text("person_id,age\n1,30\n")
     text = draft("data", schemas_of).text().replace('unit = "?"', 'unit = "person"')
-    Path("policy.toml").write_text(text)
-    with pytest.raises(PolicyInvalid, match="another type than the unit of another table"):
-        load_policy("policy.toml")
+    types = {name: one["type"] for name, one in tables_of(text)["people"]["columns"].items()}
+    assert types == {"person_id": "integer", "age": "text"}  # as that of the visits
     typed = re.sub(
         r'^(person_id|age|year) = .*?"text"', r'\1 = { type = "integer"', text, flags=re.M
     )
@@ -384,8 +424,15 @@ def test_paths_start_at_the_policy(here: Path):
     (here / "policies").mkdir()
     text = draft("data", schemas_of, here / "policies" / "p.toml").text()
     assert tables_of(text)["people"]["path"] == "../data/people.parquet"
+    assert 'from the schema of "data"' in text
     whole = draft(here / "data", schemas_of, here / "p.toml").text()
     assert tables_of(whole)["people"]["path"] == f"{here}/data/people.parquet"
+
+
+def test_the_folder_of_the_policy_has_a_name(here: Path):
+    write("people.parquet", "person_id")
+    text = draft(".", schemas_of, here / "p.toml").text()
+    assert f'from the schema of "{here.name}"' in text
 
 
 # Names.
@@ -439,10 +486,12 @@ def test_whoever_has_a_role_is_still_that_person():
 def test_what_could_be_public_is_told_how_else_it_is_said_whose_its_rows_are():
     text = of_schemas({"bills": "customer_id invoice_no", "lines": "invoice_no", "shops": "a"})
     lines, shops = (text.split(f"[tables.{name}]")[1] for name in ("lines", "shops"))
-    assert 'public = "?"' in lines
-    assert "# privacy_unit_column = " in lines
+    assert "# the column of the customer, by whatever name" in lines
+    assert "# public = true" in lines
     way = '# unit_through = { column = "invoice_no", table = "bills", key = "invoice_no" }'
     assert way in lines
+    assert 'public = "?"' in shops
+    assert "# privacy_unit_column = " in shops
     assert '# unit_through = { column = "...", table = "...", key = "..." }' in shops
 
 

@@ -146,6 +146,18 @@ def test_what_cannot_be_understood_is_refused(tmp_path: Path, name: str):
     assert f"try: {remedy}" in text
 
 
+@pytest.mark.parametrize("key", ["nobody_has_it", "of", "price"])
+def test_no_table_is_offered_that_lacks_the_key(tmp_path: Path, key: str):
+    """Nor the table itself."""
+    line = f'unit_through = {{ column = "item", table = "orderz", key = "{key}" }}'
+    with pytest.raises(PolicyInvalid) as refused:
+        load_policy(changed(tmp_path, (ITEMS, line)))
+    diagnostic = refused.value.diagnostic
+    assert diagnostic.title.endswith("leads to a table that the policy does not name: orderz")
+    assert diagnostic.why[1].startswith("Tables here: ")
+    assert diagnostic.remedy == ()
+
+
 def test_the_catalogue_says_whose_the_rows_are(tmp_path: Path):
     policy = load_policy(changed(tmp_path))
     units = {row["table"]: row["unit"] for row in tables(policy).to_pylist()}
@@ -236,3 +248,28 @@ def test_a_way_is_offered_by_a_key_that_both_tables_have(tmp_path: Path, line: s
     hidden = WAY.format("invoice_id").replace(" }", ', type = "text" }')
     policy.write_text(SHARED.format(hidden))
     load_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("unit", "column", "offered"),
+    [
+        ("card_no", "card", 'privacy_unit_column = "card"'),
+        ("customer_id", "invoice_id", 'privacy_unit_column = "invoice_id"'),
+        ("customer_id", "line_id", NAME_IT),
+    ],
+)
+def test_to_be_public_is_never_the_first_that_is_offered(
+    tmp_path: Path, unit: str, column: str, offered: str
+):
+    policy = tmp_path / "policy.toml"
+    for name in ("bills", "lines"):
+        (tmp_path / f"{name}.parquet").touch()
+    text = SHARED.replace('invoice_no.type = "text"\namount', f'{column}.type = "text"\namount')
+    text = text.replace("customer_id", unit) + '[privacy]\nunit = "customer"\n'
+    for key in ("public", "privacy_unit_column"):
+        policy.write_text(text.format(f'{key} = "?"'))
+        with pytest.raises(PolicyInvalid) as refused:
+            load_policy(policy)
+        first, second = refused.value.diagnostic.remedy
+        meant = NAME_IT if key == "public" and column == "invoice_id" else offered
+        assert (first, second.endswith("in its place: public = true")) == (meant, True)

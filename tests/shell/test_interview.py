@@ -119,6 +119,14 @@ def test_what_cannot_be_is_refused_at_once_and_asked_again(at: int, wrong: str, 
     assert "-->" not in refusal
 
 
+def test_a_column_is_offered_only_if_it_was_meant():
+    owner = Answers("n", "salary", "person", "person_id", *[""] * 7)
+    held(owner, "staff.parquet")
+    salary, person = (said for said in owner.said if said.startswith("policy["))
+    assert "try:" not in salary
+    assert person.endswith("try: person_id")
+
+
 def test_tables_are_asked_behind_those_that_they_lead_through():
     for name, columns in {
         "customers": ("customer_id", "age"),
@@ -141,6 +149,45 @@ def test_tables_are_asked_behind_those_that_they_lead_through():
         owner, "customers.parquet", "items.parquet", "orders.parquet", "regions.parquet"
     )
     assert policy["privacy"]["unit"] == "person"
+
+
+def schemas(**tables: str) -> None:
+    for name, columns in tables.items():
+        fields = dict.fromkeys(columns.split(), pa.int64())
+        pq.write_table(pa.schema(fields).empty_table(), f"{name}.parquet")
+
+
+def test_a_table_that_an_answer_leads_to_is_asked_about_first():
+    schemas(events="member", fines="loan cents", loans="loan_no card")
+    owner = Answers(
+        "",
+        *("", "", "", ""),
+        *("n", "loan = loans.loan_no"),  # of fines, and then of loans
+        *("n", "loan_no = fines.loan", "loan_no = loans.card", "card", "24", "in", "in"),
+        *("6", "in", "bounds = [0, 9]"),
+        *("", ""),
+    )
+    policy = held(owner, "events.parquet", "fines.parquet", "loans.parquet")
+    way = {"column": "loan", "table": "loans", "key": "loan_no"}
+    assert policy["tables"]["fines"]["unit_through"] == way
+    assert policy["tables"]["loans"]["privacy_unit_column"] == "card"
+    assert policy["tables"]["fines"]["max_rows_contributed"] == 6
+    circles = [said for said in owner.said if "leads in a circle" in said]
+    assert ["fines -> loans -> fines" in circles[0], "loans -> loans" in circles[1]] == [
+        True
+    ] * 2
+
+
+def test_a_way_is_not_usual_to_a_table_that_is_public():
+    schemas(events="member", fines="loan_id", loans="loan_id card_no")
+    owner = Answers(
+        "",
+        *("", "", "", ""),
+        *("y", "", "", "y", ""),
+        *("", ""),
+    )
+    tables = held(owner, "events.parquet", "fines.parquet", "loans.parquet")["tables"]
+    assert tables["fines"]["public"]
 
 
 def test_nothing_is_usual_where_only_the_owner_knows():

@@ -14,13 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpquery.core.types import Kind, Type
+from dpquery.errors import listed
 from dpquery.policy.model import Policy, Table
+from dpquery.policy.name_conventions import entity, own_words, person, refers_to
 from dpquery.policy.value_parsers import ascii_folded
 
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
 """Gives some columns of all rows of a table."""
+Types = Callable[[Table], Mapping[str, Type]]
+"""Gives the columns of a table."""
 Told = tuple[str, str, str | None, str]
 """Severity, table, column and text."""
+
+
+FEW = 10
+"""Fewer units than these are in a public table by chance."""
 
 
 def names_of(
@@ -100,6 +108,10 @@ def shared(policy: Policy, units: Mapping[str, pa.Array]) -> Iterator[Told]:
         table = policy.tables[name]
         domain = "" if policy.unit is not None else ascii_folded(table.unit or "")
         domains.setdefault(domain, []).append(table)
+    if len(domains) > 1:
+        names = listed(f"{one.name}.{one.unit}" for of in domains.values() for one in of)
+        told = f"is not declared: unit columns of different names are not joined: {names}"
+        yield "note", "privacy", "unit", told
     for tables in domains.values():
         most = max(tables, key=lambda table: (table.single, len(units[table.name])))
         for table in tables:
@@ -122,6 +134,38 @@ def _common(few: pa.Array, many: pa.Array) -> int:
 
 def _true(found: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(found).as_py() or 0)
+
+
+def exposed(
+    policy: Policy, units: Mapping[str, pa.Array], types: Types, rows: Rows
+) -> Iterator[Told]:
+    """Ask of public tables whether they are, where a column has half of a table's units.
+
+    Integers that count what a table here holds, such as products, have them by chance.
+    """
+    held = {entity(name) for name in policy.tables}
+    for table in policy.tables.values() if units else ():
+        try:
+            columns = types(table) if table.public else {}
+            for name, said in own_words(columns).items():
+                refers, kind = refers_to(said, held), columns[name].kind
+                refers = entity(table.name) if refers == "" else refers
+                counted = kind is Kind.INTEGER and refers in held and not person(refers)
+                if kind in {Kind.INTEGER, Kind.TEXT} and not counted:
+                    values = names_of(list(rows(table, [name])), name, columns[name])
+                    yield from _exposed(table, name, pc.unique(values), units)
+        except (pa.ArrowException, OSError, KeyError):  # a fault that is told elsewhere
+            continue
+
+
+def _exposed(
+    table: Table, name: str, values: pa.Array, units: Mapping[str, pa.Array]
+) -> Iterator[Told]:
+    found = {other: _common(own, values) for other, own in units.items() if len(own)}
+    most = max(found, key=lambda other: found[other] / len(units[other]), default="")
+    if most and FEW <= found[most] >= len(units[most]) / 2:
+        share = f"{100 * found[most] // len(units[most])} % of the units of {most}"
+        yield "warning", table.name, name, f"holds {share}: is {table.name} public?"
 
 
 def lacking(policy: Policy, rows: Rows) -> Iterator[Told]:

@@ -7,7 +7,7 @@ serves `dpquery policy check` alone: a finding depends on the data.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -25,7 +25,14 @@ from dpquery.core.arrow_columns import column as arrow_column
 from dpquery.core.privacy_loss import Ceiling, decimal_text
 from dpquery.core.types import DOUBLE, INTEGER, TEXT, Kind, Type
 from dpquery.policy.model import Column, External, Files, Parquet, Policy, Table
-from dpquery.policy.owner.cross_table_checks import lacking, names_of, owners, shared
+from dpquery.policy.owner.cross_table_checks import (
+    Owners,
+    exposed,
+    lacking,
+    names_of,
+    owners,
+    shared,
+)
 from dpquery.policy.sources.schema import Schema, file_schemas, read_schema, schema_of
 from dpquery.policy.sources.schema_mismatches import Misfit, file_misfits, lacking_columns
 from dpquery.policy.sources.snapshot_reader import LONGEST
@@ -34,6 +41,8 @@ Misfits = Callable[[Table], list[Misfit]]
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
 """Gives some columns of all rows of a private table, as scans read them."""
 
+WRONG_KEY = Fraction(9, 10)
+"""Where no unit claims so many of the keys, they are keys of something else."""
 LARGE_EPSILON = 20
 """What censuses have spent in all; most budgets stay below half of it."""
 LARGE_DELTA = Fraction(1, 10**5)
@@ -77,7 +86,11 @@ def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
             Finding(severity, table.name, column, text)
             for severity, column, text in _table(visit, misfits)
         )
-    told = [*shared(policy, units), *lacking(policy, visit.rows_of)]
+    told = [
+        *shared(policy, units),
+        *exposed(policy, units, visit.types_of, visit.rows_of),
+        *lacking(policy, visit.rows_of),
+    ]
     return [*findings, *(Finding(Severity(one[0]), *one[1:]) for one in told)]
 
 
@@ -139,6 +152,12 @@ class _Visit:
     def schema(self, file: Path) -> Schema:
         """Return the columns of a file."""
         return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
+
+    def types_of(self, table: Table) -> Mapping[str, Type]:
+        """Return the columns of a table: of a public one that lists none, those of its file."""
+        files = replace(self, table=table).files
+        listed = {column.name: column.type for column in table.columns.values()}
+        return listed or (self.schema(files[0]).types if files else {})
 
     def rows_of(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of another table."""
@@ -314,18 +333,7 @@ def _percent(count: int, rows: int) -> str:
 def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     """Say how many rows units have, and what the policy's limit leaves of them."""
     through, found = visit.table.through, owners(visit.table, visit.rows)
-    if through is None and found.nulls:
-        text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
-        yield Severity.WARNING, unit, text
-    elif through is not None:
-        for what, count in {
-            "have no key: they are nobody's": found.nulls,
-            "have a key that no unit claims: they are nobody's": found.unclaimed,
-            "are claimed by several units: they count once for each": found.shared,
-        }.items():
-            if count:
-                share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
-                yield Severity.WARNING, through.column, f"{share} {what}"
+    yield from _owned(visit.table, unit, found)
     counted = pc.value_counts(found.units)
     if through is None:
         visit.units[visit.table.name] = counted.field("values")
@@ -349,6 +357,29 @@ def _units(visit: _Visit, unit: str) -> Iterator[Told]:
     if isinstance(limit, int) and (cut := int((counts - limit).clip(0).sum())):
         share = f"cuts {100 * cut / rows:.3g} % of the rows' weight"
         yield Severity.WARNING, unit, f"max_rows_contributed = {limit} {share}"
+
+
+def _owned(table: Table, unit: str, found: Owners) -> Iterator[Told]:
+    """Say how many rows are nobody's, and how many several units'."""
+    way = table.through
+    if way is None:
+        if found.nulls:
+            text = f"{found.nulls} of {found.rows} rows have no unit: they never count"
+            yield Severity.WARNING, unit, text
+        return
+    wrong = found.unclaimed >= WRONG_KEY * (found.rows - found.nulls)
+    key = f": is {way.table.name}.{way.key} the key?" if wrong else ""
+    severity = Severity.FAULT if wrong else Severity.WARNING
+    unclaimed = f"have a key that no unit claims: they are nobody's{key}"
+    several = "are claimed by several units: they count once for each"
+    for level, count, what in (
+        (Severity.WARNING, found.nulls, "have no key: they are nobody's"),
+        (severity, found.unclaimed, unclaimed),
+        (Severity.WARNING, found.shared, several),
+    ):
+        if count:
+            share = f"{count} of {found.rows} rows ({_percent(count, found.rows)} %)"
+            yield level, way.column, f"{share} {what}"
 
 
 def _delta(visit: _Visit, units: int) -> Iterator[Told]:

@@ -200,8 +200,8 @@ def draft(
         found = find_tables(named, out.parent if out else Path.cwd(), databases)
     except Unfit as unfit:
         raise unfit.at("the path") from None
-    of = ", ".join(written(Path(path).name) for path in named[:3])
-    of += f" and {len(named) - 3} more" if len(named) > 3 else ""
+    of = ", ".join(written(_last_name(str(path))) for path in asked[:3])
+    of += f" and {len(asked) - 3} more" if len(asked) > 3 else ""
     return replace(_drafted(found.tables), named=of, left_out=found.left_out)
 
 
@@ -210,6 +210,11 @@ def _from(out: Path | None, path: str) -> str:
     if out is None or os.path.isabs(path) or "://" in path:
         return path
     return os.path.relpath(path, out.parent)
+
+
+def _last_name(path: str) -> str:
+    """Return what a file or folder is called; "." has a name, too."""
+    return Path(path if "://" in path else os.path.abspath(path)).name or path
 
 
 # Whose rows these are, by the names of columns.
@@ -240,7 +245,8 @@ class _Named:
             if other is None or other is self or other.key is None:
                 continue
             types = self.table.schema.types, other.table.schema.types
-            if types[0][name].kind is types[1][other.key].kind:
+            untyped = name in self.table.untyped or other.key in other.table.untyped
+            if untyped or types[0][name].kind is types[1][other.key].kind:
                 yield Link(name, other.table.name, other.key)
 
 
@@ -266,8 +272,9 @@ class _Ways:
     """The tables that name them, each with the column."""
     through: dict[str, Link]
     """The tables that name rows of a table above, or of one here."""
-    asked: dict[str, str]
-    """The tables that name somebody else, who may be the same."""
+    asked: dict[str, tuple[str, ...]]
+    """The tables that are about somebody who may be the same, each with columns that could
+    say who."""
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -282,9 +289,36 @@ def _ways(who: str, tables: Sequence[_Named], links: Mapping[str, Sequence[Link]
     for one in tables:
         named = next((name for name, of in one.refers.items() if person(of)), None)
         if named and not {one.table.name} & {*columns, *ways.through}:
-            ways.asked[one.table.name] = named
+            ways.asked[one.table.name] = (named,)
     _follow(ways, links)
     return ways
+
+
+def _suspect(
+    ways: _Ways, tables: Sequence[_Named], links: Mapping[str, Sequence[Link]]
+) -> None:
+    """Add the tables that seem to be about somebody: to be asked whose they are, not shown.
+
+    A table is called as persons are, or has an identifier of nothing that a table here holds,
+    such as a card number; a column may be called by its root alone, as `card`.
+    """
+    holding = {one.holds for one in tables}
+    known = {*holding, *GROUP}
+    every = {of for one in tables for of in one.refers.values()}
+    strange = {of for of in every if not {of, of.rpartition("_")[2]} & known}
+    for one in tables:
+        if one.table.name in {*ways.columns, *ways.through, *ways.asked}:
+            continue
+        types = one.table.schema.types
+        found = tuple(
+            name
+            for name, said in own_words(types).items()
+            if types[name].kind in UNIT_KINDS
+            and {one.refers.get(name), "_".join(said)} & strange
+        )
+        if found or person(one.holds):
+            ways.asked[one.table.name] = found
+    _follow(ways, links)
 
 
 def _follow(ways: _Ways, links: Mapping[str, Sequence[Link]]) -> None:
@@ -305,11 +339,13 @@ def _drafted(found: Sequence[FoundTable]) -> Draft:
     tables = _named(found)
     holding = {one.holds: one for one in tables}
     links = {one.table.name: [*one.links(holding)] for one in tables}
+    tables = _typed_alike(tables, links)
     persons = {who: None for one in tables for of in one.refers.values() if (who := person(of))}
     every = [_ways(who, tables, links) for who in persons]
     ways = max(every, key=lambda way: way.rank, default=None)
     if len(tables) == 1 or ways is None:
-        return Draft("", tuple(_table(one, _alone(one), links) for one in tables))
+        return Draft("", tuple(_table(one, _alone(one, links), links) for one in tables))
+    _suspect(ways, tables, links)
     drafted = [_of_several(one, ways, links, tables) for one in tables]
     others = [written(way.who) for way in every if way is not ways]
     told = f"{written(ways.who)}, by the names of columns"
@@ -324,10 +360,28 @@ def _drafted(found: Sequence[FoundTable]) -> Draft:
     return Draft("", tuple(drafted), ways.who, privacy)
 
 
+def _typed_alike(tables: Sequence[_Named], links: Mapping[str, Sequence[Link]]) -> list[_Named]:
+    """Return the tables with one type for both ends of a link, where CSV says none."""
+    types = {one.table.name: dict(one.table.schema.types) for one in tables}
+    untyped = {one.table.name: one.table.untyped for one in tables}
+    for name, of in links.items():
+        for link in of:
+            here, there = types[name], types[link.table]
+            if link.column in untyped[name]:
+                here[link.column] = there[link.key]
+            elif link.key in untyped[link.table]:
+                there[link.key] = here[link.column]
+    found = []
+    for one in tables:
+        schema = replace(one.table.schema, types=types[one.table.name])
+        found.append(replace(one, table=replace(one.table, schema=schema)))
+    return found
+
+
 # The lines of a table, by the way on which it leads to its units.
 
 
-def _alone(one: _Named) -> tuple[Line, ...]:
+def _alone(one: _Named, links: Mapping[str, Sequence[Link]]) -> tuple[Line, ...]:
     """Return the question for the unit of a table, with what its names say."""
     likely = likely_units(one.table.schema.types)
     told = "No column looks like it; without this line each row is its own unit"
@@ -338,6 +392,7 @@ def _alone(one: _Named) -> tuple[Line, ...]:
         Line(f"# {asked}"),
         Line(f"# {told}."),
         Line(f"privacy_unit_column = {_ASKED}"),
+        *(_or_way(link) for link in links[one.table.name][:1]),
         Line("# rows_per_unit = 1", "one of these two, or each query has to say it"),
         Line('# max_rows_contributed = "auto"'),
     )
@@ -355,12 +410,14 @@ def _of_several(
             f"# A row belongs to every {ways.who} with a row in {link.table} that has its key:"
         )
         lines = [Line(told), Line(f"unit_through = {link.toml}")]
-    elif asked := ways.asked.get(name):
-        told = f"{written(asked)}, if that is the {ways.who} of the other tables"
-        lines = [Line(f"privacy_unit_column = {_ASKED}", told)]
+    elif name in ways.asked:
+        lines = [*_whose(one, ways, others)]
     else:
         told = f"no column leads to a {ways.who}: true, if it holds nobody's data"
-        lines = [Line(f"public = {_ASKED}", told), *_instead(one, ways, others)]
+        column = f"or in its place: the column of the {ways.who}"
+        ends = *_by_keys(one, ways, others), *links[name], Link("...", "...", "...")
+        lines = [Line(f"public = {_ASKED}", told)]
+        lines += [Line('# privacy_unit_column = "..."', column), _or_way(ends[0])]
         if one.key is not None:
             unique = f"# unique = [{toml_text(one.key)}]"
             lines.append(Line(unique, "public rows are joined to private ones by it"))
@@ -369,21 +426,40 @@ def _of_several(
     return replace(drafted, unit=unit, through=link)
 
 
-def _instead(one: _Named, ways: _Ways, others: Sequence[_Named]) -> Iterator[Line]:
-    """Yield what stands in the place of `public`, where rows are about somebody."""
-    reached, types = {*ways.columns, *ways.through}, one.table.schema.types
-    same = (
-        Link(name, other.table.name, name)
-        for other in others
-        if other.table.name in reached
-        for name, type_ in types.items()
-        if name in one.refers and other.table.schema.types.get(name) == type_
-    )
-    link = next(same, Link("...", "...", "..."))
-    yield Line(
-        '# privacy_unit_column = "..."', f"or in its place: the column of the {ways.who}"
-    )
-    yield Line(f"# unit_through = {link.toml}", "or: another table says whose its rows are")
+def _whose(one: _Named, ways: _Ways, others: Sequence[_Named]) -> Iterator[Line]:
+    """Yield the question whose the rows of a table are, with all that may be the answer."""
+    way = next(_by_keys(one, ways, others), None)
+    names = [name for name in ways.asked[one.table.name] if way is None or name != way.column]
+    told = f"the column of the {ways.who}, by whatever name"
+    if names:
+        likely = " or ".join(map(written, names))
+        told = f"{likely}, if that is the {ways.who} of the other tables"
+    yield Line(f"privacy_unit_column = {_ASKED}", told)
+    if way is not None:
+        yield _or_way(way)
+    if not any(person(one.refers.get(name)) for name in names):
+        yield Line("# public = true", "or in its place, if it holds nobody's data")
+
+
+def _by_keys(one: _Named, ways: _Ways, others: Sequence[_Named]) -> Iterator[Link]:
+    """Yield ways by a key that a table has which leads to its unit."""
+    types = one.table.schema.types
+    for other in others:
+        there, name = other.table.schema.types, other.table.name
+        if name in {*ways.columns, *ways.through} and not _leads(ways, name, one.table.name):
+            alike = (key for key in one.refers if there.get(key) == types[key])
+            yield from (Link(key, name, key) for key in alike)
+
+
+def _leads(ways: _Ways, name: str, to: str) -> bool:
+    """Return whether a table reaches its unit through another, or is that one."""
+    while name != to and name in ways.through:
+        name = ways.through[name].table
+    return name == to
+
+
+def _or_way(link: Link) -> Line:
+    return Line(f"# unit_through = {link.toml}", "or: another table says whose its rows are")
 
 
 def _rows(one: _Named, unit: str | None) -> tuple[Line, ...]:

@@ -13,7 +13,9 @@ from dpquery.core.types import Kind
 from dpquery.errors import advice, refusal
 from dpquery.ir.expr import LONGEST_CONSTANT
 from dpquery.ir.relations import Relation, tables_of
+from dpquery.policy.document import toml_text
 from dpquery.policy.model import Table
+from dpquery.policy.name_conventions import person, refers_to, words
 from dpquery.sql.bind.dp_calls import Calls
 from dpquery.sql.bind.from_clause import Context, Derived, PublicItem, ReleasedItem
 from dpquery.sql.bind.rows.row_expressions import Conditions, operand
@@ -84,7 +86,10 @@ def _word_before(source: Source, word: str, span: Span) -> Span:
     return Span(start, start + len(word))
 
 
-def refuse_units(span: Span, label: str) -> NoReturn:
+_ALIKE = "declare the unit's column with one type in both tables"
+
+
+def refuse_units(span: Span, label: str, remedy: str = _ALIKE) -> NoReturn:
     """Refuse to take the units of two tables for one another."""
     raise refusal(
         "DPQ308",
@@ -92,11 +97,11 @@ def refuse_units(span: Span, label: str) -> NoReturn:
         span,
         label,
         (
-            "rows of two tables belong to one unit where the unit's column has the same",
-            "name and the same declared type in both.",
+            "rows of two tables belong to one unit where the unit's column has one declared",
+            "type in both, and one name, or the policy says that all tables hold one unit.",
         ),
         advice(
-            "ask the data owner to declare the unit's column alike in both tables",
+            f"ask the data owner to {remedy}",
             "write both files with one type for the unit's column",
         ),
     )
@@ -109,7 +114,11 @@ def same_units(context: Context, left: Relation, right: Relation, span: Span) ->
         whose = one if one.unit is None else other
         refuse_units(span, f"each row of {whose.name} is a unit of its own")
     if context.policy.unit is None and fold(one.unit) != fold(other.unit):
-        refuse_units(span, f"{one.name} has {one.unit}, and {other.name} has {other.unit}")
+        label = f"{one.name} has {one.unit}, and {other.name} has {other.unit}"
+        said = (person(refers_to(words(unit), ())) for unit in (one.unit, other.unit))
+        unit = next(filter(None, said), "person")
+        line = f"[privacy] unit = {toml_text(unit)} into the policy"
+        refuse_units(span, label, f"write {line}, if these columns name the same units")
     if one.unit_types is None or one.unit_types != other.unit_types:
         refuse_units(span, f"{one.unit} is not declared with one type in both tables")
 

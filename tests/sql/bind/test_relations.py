@@ -129,9 +129,9 @@ refused[DPQ308]: the units of these tables cannot be compared
 1 | SELECT DP_COUNT(*, eps=1) FROM t JOIN s ON t.unit = s.account
   |                                       ^^^^^^^^^^^^^^^^^^^^^^^ t has unit, and s has account
 
-   why: rows of two tables belong to one unit where the unit's column has the same
-        name and the same declared type in both.
-        ask the data owner to declare the unit's column alike in both tables."""
+   why: rows of two tables belong to one unit where the unit's column has one declared
+        type in both, and one name, or the policy says that all tables hold one unit.
+        ask the data owner to write [privacy] unit = "person" into the policy, if these columns name the same units."""  # noqa: E501
     )
 
 
