@@ -144,10 +144,15 @@ def _tail(file: BinaryIO, size: int, length: int) -> bytes:
 
 
 def misfits_of(table: Table) -> list[Misfit]:
-    """Return how the schema of a private table differs from the policy, for the owner.
+    """Return how the schema of a table differs from the policy, for the owner.
 
-    Of the tables on the way to its unit, it is said of their keys.
+    Of the tables on the way to its unit, it is said of their keys; of a public table, whose
+    rows a session loads when it opens, how these do.
     """
+    if table.public:
+        from dpquery.engine.duckdb.public_tables import public_misfits
+
+        return public_misfits(table)
     return [misfit for one in table.way for misfit in fit_of(one)[1]]
 
 
@@ -162,11 +167,15 @@ def fit_of(table: Table) -> tuple[Table, list[Misfit]]:
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of what a private table's own source holds, for the owner.
+    """Yield some columns of what a table's own source holds, for the owner.
 
     Raises:
         OSError: they cannot be read.
     """
+    if table.public:
+        from dpquery.engine.duckdb.public_tables import public_rows
+
+        return public_rows(table, names)
     from dpquery.engine.duckdb.sources.source_views import batches
 
     return batches(table, names)

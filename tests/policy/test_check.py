@@ -255,7 +255,7 @@ def test_a_public_key_that_is_not_unique_is_a_fault(
     policy = '[tables.r]\npath = "r.csv"\npublic = true\nunique = ["region"]\n'
     typed = policy + 'columns.region = { type = "text" }\n'
     assert found(typed) == [("fault", "region", "not unique: 1 of 3 rows repeat another")]
-    assert found(policy) == [("fault", "region", "not unique: 2 of 3 rows repeat another")]
+    assert found(policy) == [("fault", "region", "not unique: 1 of 3 rows repeat another")]
     assert found(policy.replace('["region"]', '["region", "n"]')) == []
 
 

@@ -378,6 +378,12 @@ def test_what_cannot_be_read_in_a_folder_is_told():
     assert "# shop/lake/x.parquet is left out: it names files of a Hudi table" in text
     assert "# shop/broken.parquet is left out: it names a file that is not readable" in text
     assert "# shop/seen.jsonl is left out: it names a file that does not say" in text
+    _, _, example = text.partition("so list them: seen.jsonl\n")
+    lines = "\n".join(line.removeprefix("#   ") for line in example.splitlines()[:3])
+    seen = tables_of(lines)["seen"]
+    assert (seen["path"], [*seen["columns"]]) == ("shop/seen.jsonl", ["name", "amount"])
+    Path("policy.toml").write_text(f"budget.epsilon = 1\n{lines}\n")
+    assert load_policy("policy.toml").tables["seen"].columns.keys() == {"name", "amount"}
     for name in ("people.parquet", "regions.csv"):
         Path("shop", name).unlink()
     with pytest.raises(PolicyInvalid, match="not readable"):

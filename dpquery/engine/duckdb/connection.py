@@ -8,9 +8,9 @@ relies on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import TypeVar
@@ -90,6 +90,20 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> No
     with connection.cursor() as beside:
         beside.register("given", rows)
         beside.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
+
+
+@contextmanager
+def lent(
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table], letter: str = "f"
+) -> Iterator[None]:
+    """Lend tables to the engine, as f0, f1, ..., for one query."""
+    for number, table in enumerate(tables):
+        connection.register(f"{letter}{number}", table)
+    try:
+        yield
+    finally:
+        for number in range(len(tables)):
+            connection.unregister(f"{letter}{number}")
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyConnection:

@@ -6,8 +6,7 @@ Public tables are loaded when it opens; then the file system is shut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from fractions import Fraction
@@ -21,15 +20,17 @@ import pyarrow as pa
 from dpquery.core.arrow_columns import arrow_type, table_of
 from dpquery.core.identity_text import identity
 from dpquery.core.types import Kind, Type
-from dpquery.engine.duckdb.connection import begun, execute, found_by, load, lock, start, waited
+from dpquery.engine.duckdb.connection import begun, execute, lent, load, lock, start, waited
 from dpquery.engine.duckdb.expr_sql import NAN, cast, settled
-from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
+from dpquery.engine.duckdb.public_tables import load_public
+from dpquery.engine.duckdb.quoting import quoted, text
 from dpquery.engine.duckdb.sources.duckdb_schema import database_schema
 from dpquery.errors import Diagnostic, PolicyInvalid, ScanFailed, internal
 from dpquery.ir.expr import Scalar, decimal
 from dpquery.ir.query import Above
-from dpquery.policy.model import LONGEST_PUBLIC, DatabaseTable, Files, Policy, Table
+from dpquery.policy.model import LONGEST_PUBLIC, Policy, Table
 from dpquery.policy.sources.schema import Schema
+from dpquery.policy.sources.schema_mismatches import Misfit
 
 REMEMBERED = 256
 """Queries whose fit is known: the same ones come again and again."""
@@ -218,7 +219,7 @@ class PublicEngine:
             rows = self._ask(sql)
             if rows.nbytes > LARGEST_DERIVED:
                 return None
-            with _lent(self._connection, [rows]):
+            with lent(self._connection, [rows]):
                 types = _named(database_schema(self._connection, "f0"))
                 rows = rows.select(list(types))
                 (told,) = execute(self._connection, _content(list(types), "f0")).fetchall()
@@ -274,7 +275,7 @@ class PublicEngine:
         kinds = [{name: arrow_type(type_) for name, type_ in columns} for columns in released]
         empty = [table_of([], {"row": pa.int64(), **types}) for types in kinds]
         try:
-            with _lent(self._connection, empty):
+            with lent(self._connection, empty):
                 return bool(self._connection.sql(sql).columns)
         except (duckdb.OutOfMemoryException, MemoryError):
             raise MemoryError from None  # which says nothing of types
@@ -288,7 +289,7 @@ class PublicEngine:
             ScanFailed: DPQ702 time or memory ran out.
         """
         try:
-            with _lent(self._connection, released):
+            with lent(self._connection, released):
                 return self._ask(above.sql)
         except (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError):
             failure = ScanFailed(_exhausted())
@@ -308,7 +309,7 @@ class PublicEngine:
                 noise.
         """
         try:
-            with _lent(self._connection, tables, "w"):
+            with lent(self._connection, tables, "w"):
                 return self._ask(_of_worlds(above, tables, wanted))
         except (duckdb.Error, MemoryError):
             return None
@@ -333,20 +334,10 @@ class PublicEngine:
         relation: str,
         policy: str,
     ) -> None:
-        try:
-            with _lent(connection, _stored_rows(table)):
-                connection.execute(
-                    f"CREATE TABLE {relation} AS SELECT {_listed(table)} FROM {_reader(table)}"
-                )
-            described = connection.execute(f"DESCRIBE {relation}").fetchall()
-            unique = not table.unique or _unique(connection, relation, table.unique)
-        except duckdb.Error:
-            raise _unfit(
-                policy, f"the public table {table.name} cannot be read as declared"
-            ) from None
-        if not unique:
-            what = ", ".join(table.unique)
-            raise _unfit(policy, f"{what} does not tell the rows of {table.name} apart")
+        misfits = load_public(connection, table, relation)
+        if misfits:
+            raise _unfit(policy, table, misfits)
+        described = connection.execute(f"DESCRIBE {relation}").fetchall()
         declared = {column.name: column.type for column in table.columns.values()}
         found = _named(database_schema(connection, relation))
         types = {name: declared.get(name, type_) for name, type_ in found.items()}
@@ -366,18 +357,6 @@ class PublicEngine:
             for name, type_ in types.items()
         }
         self._columns[table] = columns
-
-
-def _unique(
-    connection: duckdb.DuckDBPyConnection, relation: str, columns: Sequence[str]
-) -> bool:
-    """Return whether the columns together are present and differ from row to row."""
-    names = ", ".join(quoted(column) for column in columns)
-    missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
-    different = f"SELECT DISTINCT {names} FROM {relation} WHERE NOT ({missing})"
-    sql = f"SELECT count(*) = (SELECT count(*) FROM ({different})) FROM {relation}"
-    row = connection.execute(sql).fetchone()
-    return row is not None and row[0] is True
 
 
 def _handed(value: str, type_: Type) -> str:
@@ -433,54 +412,11 @@ def _of_worlds(above: Above, tables: Sequence[pa.Table], wanted: Sequence[int]) 
     return f'SELECT "w"."world", {", ".join(columns)} FROM {worlds}, LATERAL ({each}) AS "q"'
 
 
-@contextmanager
-def _lent(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table], letter: str = "f"
-) -> Iterator[None]:
-    """Lend released tables to the engine, as f0, f1, ..., for one query."""
-    for number, table in enumerate(tables):
-        connection.register(f"{letter}{number}", table)
-    try:
-        yield
-    finally:
-        for number in range(len(tables)):
-            connection.unregister(f"{letter}{number}")
-
-
 def _named(schema: Schema) -> dict[str, Type]:
     """Return the columns that are held in a type of a policy as they are."""
     apart = schema.converted | schema.paths.keys()
     types = schema.types.items()
     return {name: one for name, one in types if name not in apart and not one.listed}
-
-
-def _listed(table: Table) -> str:
-    if not table.columns:
-        return "*"
-    columns = table.columns.values()
-    return ", ".join(
-        f"CAST({quoted(c.name)} AS {duckdb_name(c.type)}) AS {quoted(c.name)}" for c in columns
-    )
-
-
-def _stored_rows(table: Table) -> list[pa.Table]:
-    """Return the rows of a table in a DuckDB file, as values: without a collation."""
-    source = table.source
-    if not isinstance(source, DatabaseTable):
-        return []
-    with closing(start()) as own:
-        database = str(source.database)
-        own.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
-        return [own.sql(f"SELECT * FROM {stored(source)}").to_arrow_table()]
-
-
-def _reader(table: Table) -> str:
-    if not isinstance(table.source, Files):
-        return "f0"
-    paths = ", ".join(text(found_by(path)) for path in table.source.paths)
-    if all(path.suffix.lower() == ".parquet" for path in table.source.paths):
-        return f"read_parquet([{paths}], union_by_name=false, hive_partitioning=false)"
-    return f"read_csv([{paths}], header=true, union_by_name=false, hive_partitioning=false)"
 
 
 def _exhausted() -> Diagnostic:
@@ -492,12 +428,15 @@ def _exhausted() -> Diagnostic:
     )
 
 
-def _unfit(policy: str, title: str) -> PolicyInvalid:
+def _unfit(policy: str, table: Table, misfits: Sequence[Misfit]) -> PolicyInvalid:
     return PolicyInvalid(
         Diagnostic(
             "DPQ604",
-            title,
-            why=("a public table has to be what the policy says of it: queries rely on it.",),
+            f"the public table {table.name} cannot be read as declared",
+            why=(
+                *map(str, misfits[:8]),
+                "a public table has to be what the policy says of it: queries rely on it.",
+            ),
             remedy=("mend the file, or the types and `unique` of the table in the policy",),
         ),
         file=policy,

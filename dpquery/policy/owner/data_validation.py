@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyarrow import csv
 
 from dpquery.core.arrow_columns import arrow_type
 from dpquery.core.arrow_columns import column as arrow_column
@@ -33,13 +30,13 @@ from dpquery.policy.owner.cross_table_checks import (
     owners,
     shared,
 )
-from dpquery.policy.sources.schema import Schema, file_schemas, read_schema, schema_of
-from dpquery.policy.sources.schema_mismatches import Misfit, file_misfits, lacking_columns
+from dpquery.policy.sources.schema import file_schemas
+from dpquery.policy.sources.schema_mismatches import Misfit, lacking_columns
 from dpquery.policy.sources.snapshot_reader import LONGEST
 
 Misfits = Callable[[Table], list[Misfit]]
 Rows = Callable[[Table, Sequence[str]], Iterable[pa.RecordBatch]]
-"""Gives some columns of all rows of a private table, as scans read them."""
+"""Gives some columns of all rows of a table, as scans read them."""
 
 WRONG_KEY = Fraction(9, 10)
 """Where no unit claims so many of the keys, they are keys of something else."""
@@ -76,7 +73,7 @@ def check(policy: Policy, misfits: Misfits, rows: Rows) -> list[Finding]:
     Args:
         policy: what is declared.
         misfits: compares schemas.
-        rows: reads private tables; both are an engine's, which knows all kinds of sources.
+        rows: reads tables; both are an engine's, which knows all kinds of sources.
     """
     findings = [Finding(Severity.WARNING, *told) for told in _limits(policy)]
     units: dict[str, pa.Array] = {}
@@ -144,20 +141,10 @@ class _Visit:
     units: dict[str, pa.Array]
     """The different units of each table that was checked."""
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The table's files; none of a table in a database."""
-        return self.table.source.paths if isinstance(self.table.source, Files) else ()
-
-    def schema(self, file: Path) -> Schema:
-        """Return the columns of a file."""
-        return schema_of(self._csv(file).schema) if _is_csv(file) else read_schema(file)
-
     def types_of(self, table: Table) -> Mapping[str, Type]:
-        """Return the columns of a table: of a public one that lists none, those of its file."""
-        files = replace(self, table=table).files
+        """Return the columns of a table; of one that lists none, those of its files."""
         listed = {column.name: column.type for column in table.columns.values()}
-        return listed or (self.schema(files[0]).types if files else {})
+        return listed or next((one.types for one in file_schemas(table)), {})
 
     def rows_of(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of another table."""
@@ -165,15 +152,7 @@ class _Visit:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
-        if not self.table.public:
-            yield from self.rows(self.table, names)
-            return
-        for file in self.files:
-            if _is_csv(file):
-                yield from self._csv(file).select(names).to_batches()
-            else:
-                with pq.ParquetFile(file) as parquet:
-                    yield from parquet.iter_batches(columns=list(names))
+        yield from self.rows(self.table, names)
 
     def read_as(self, column: Column, type_: Type) -> Iterator[pa.Array]:
         """Yield a column of a private table as if another type were declared."""
@@ -183,29 +162,19 @@ class _Visit:
         for batch in self.rows(table, [column.name]):
             yield batch.column(0)
 
-    def _csv(self, file: Path) -> pa.Table:
-        columns = self.table.columns.values()
-        types = {column.name: arrow_type(column.type) for column in columns}
-        return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=types))
-
-
-def _is_csv(file: Path) -> bool:
-    return file.suffix.lower() == ".csv"
-
 
 def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
     table = visit.table
     try:
-        # A public table may be a CSV file, which is read by the declared types.
-        found = file_misfits(table, visit.schema) if table.public else misfits(table)
+        found = misfits(table)
         further = [] if table.public or not table.way[1:] else misfits(table.way[1])
         for one in found:
             of = f" (a key of {table.way[1].name})" if one in further else ""
             yield Severity.FAULT, one.column, one.text + of
-        if table.public or not found:
-            lack = [] if table.public else lacking_columns(table)
+        if not table.public and not found:
+            lack = lacking_columns(table)
             yield from ((Severity.NOTE, one.column, one.text) for one in lack)
-        if all(misfit.column is not None for misfit in found):
+        if not table.public and all(misfit.column is not None for misfit in found):
             unsound = {misfit.column for misfit in found}
             if any(misfits(one) for one in table.way[1:]):  # which is told of that table
                 unsound.add(table.unit)
@@ -216,9 +185,6 @@ def _table(visit: _Visit, misfits: Misfits) -> Iterator[Told]:
 
 def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
     table = visit.table
-    if table.public:
-        yield from _unique(visit)
-        return
     for column in table.columns.values():
         if column.name not in unsound:
             yield from _values(visit, column)
@@ -231,24 +197,6 @@ def _rows(visit: _Visit, unsound: set[str | None]) -> Iterator[Told]:
             return
         if parting.per_unit and parting.name not in unsound:
             yield from _parts(visit, table.unit, parting, parting.per_unit)
-
-
-def _unique(visit: _Visit) -> Iterator[Told]:
-    """Find rows of a public table that repeat the values of another."""
-    names, lacking = visit.table.unique, False
-    for name in names:
-        for file in visit.files:
-            if name not in visit.schema(file).written:
-                lacking = True
-                if name not in visit.table.columns:  # else it has been reported
-                    yield Severity.FAULT, name, f"{file.name} has no such column"
-    batches = list(visit.batches(names)) if names and not lacking else []
-    if batches:
-        rows = pa.Table.from_batches(batches)
-        repeated = rows.num_rows - rows.group_by(list(names)).aggregate([]).num_rows
-        if repeated:
-            text = f"not unique: {repeated} of {rows.num_rows} rows repeat another"
-            yield Severity.FAULT, ", ".join(names), text
 
 
 def _values(visit: _Visit, column: Column) -> Iterator[Told]:

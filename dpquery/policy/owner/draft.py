@@ -115,7 +115,10 @@ class Draft:
 
     def text(self) -> str:
         """Write the policy."""
-        told = [f"# {visible(name)} is left out: {why}" for name, why in self.left_out.items()]
+        told = [
+            f"# {visible(name)} is left out: {why}".replace("\n", "\n# ")
+            for name, why in self.left_out.items()
+        ]
         lines = [*self.privacy, *(line for table in self.tables for line in table.settings)]
         undecided = any(line.text.endswith(_ASKED) for line in lines)
         parts = [

@@ -15,12 +15,11 @@ from itertools import groupby, takewhile
 from pathlib import Path
 
 from dpquery.core.types import TEXT
-from dpquery.policy.document import Unfit, toml_text, written
+from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.name_conventions import words
 from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.paths import (
-    as_parquet,
     csv_format,
     find_external,
     find_files,
@@ -128,7 +127,9 @@ def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -
             yield
         except Unfit as unfit:
             refused.append(unfit)
-            found.left_out[Path(what).as_posix()] = f"it {unfit.what}"
+            lines = unfit.remedy if format_of([Path(what)]) == "json" else ()
+            told = "\n  ".join([f"it {unfit.what}", *lines])
+            found.left_out[Path(what).as_posix()] = told
 
     for place, folders, names in os.walk(directory / path):
         here = os.path.normpath(Path(path, os.path.relpath(place, directory / path)))
@@ -225,34 +226,45 @@ def _named(paths: list[str], directory: Path) -> set[Path]:
 def _table(paths: list[str], directory: Path) -> FoundTable:
     """Return the table of some paths: its columns are those of all files together."""
     files = find_files(paths, directory)
+    if format_of(files) == "json":
+        raise _unlisted(paths, files)
     schema = _schema(files)
     parted = likely_delimiter(fields_of(files[0], csv_format(files)) or ())
     source = {"delimiter": toml_text(parted)} if schema.fields and parted else {}
     lines, folders = format_of(files) == "csv", folder_columns(files) - schema.written.keys()
     named = {name: TEXT for name in sorted(folders) if read_name.fits(name)}
-    texts = [toml_text(Path(path).as_posix()) for path in paths]
     return FoundTable(
         _name(paths[0]),
-        {"path": texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"} | source,
+        {"path": _place(paths)} | source,
         replace(schema, types={**schema.types, **named}),
         frozenset(schema.types if lines else ()) | named.keys(),
     )
 
 
+def _place(paths: Sequence[str]) -> str:
+    texts = [toml_text(Path(path).as_posix()) for path in paths]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _unlisted(paths: Sequence[str], files: Sequence[Path]) -> Unfit:
+    """Refuse files of JSON, with the lines that a policy can have of them."""
+    return Unfit(
+        f"names a file that does not say what its columns are, so list them: {files[0].name}",
+        "each line of JSON has fields of its own.",
+        f"[tables.{toml_key(_name(paths[0]))}]   # with its unit, or public = true",
+        f"path = {_place(paths)}",
+        'columns = { name = { type = "text" }, amount = { type = "integer" } }   # for example',
+        code="DPQ601",
+    )
+
+
 def _schema(files: tuple[Path, ...]) -> Schema:
     """Read the schema of some files, or refuse those that do not fit the first of them."""
-    match format_of(files):
-        case "csv":
-            format_ = csv_format(files)
-            parted = likely_delimiter(read_header(files[0], format_).fields or ())
-            format_ = replace(format_, delimiter=parted or format_.delimiter)
-            return united(read_header(file, format_) for file in files)
-        case "json":
-            what = f"names a file that does not say what its columns are: {files[0].name}"
-            why = "each line of JSON has fields of its own."
-            made = as_parquet(str(files[0]))
-            listed_ = "or name its columns in a policy: path, and a line for each column"
-            raise Unfit(what, why, made, listed_, code="DPQ601")
+    if format_of(files) == "csv":
+        format_ = csv_format(files)
+        parted = likely_delimiter(read_header(files[0], format_).fields or ())
+        format_ = replace(format_, delimiter=parted or format_.delimiter)
+        return united(read_header(file, format_) for file in files)
     first = read_schema(files[0])
     columns = {name: Column(name, type_) for name, type_ in first.types.items()}
     misfits = file_misfits(Table("", Files(files), (), columns)) if len(files) > 1 else ()

@@ -7,7 +7,7 @@ differs is told in words for the owner; analysts hear only that something does.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dpquery.core.types import INTEGER, TEXT, Type
 from dpquery.errors import listed
 from dpquery.policy.document import Unfit, toml_text, written
 from dpquery.policy.model import Csv, External, Files, Format, Json, Parquet, Table
-from dpquery.policy.sources.csv_headers import likely_delimiter
+from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.open_external import opened
 from dpquery.policy.sources.schema import Schema, schema_of, schema_reader, widens
 from dpquery.policy.sources.snapshot_reader import Unreadable
@@ -104,7 +104,7 @@ def _kinds(
         try:
             schema = read(path)
         except Unfit:
-            what = f"{path.name} {_unread(path, _format(table))}"
+            what = f"{path.name} {why_unread(path, _format(table))}"
             unread.setdefault(None, Misfit(None, what))
             continue
         if id(schema) not in seen:
@@ -131,17 +131,20 @@ def _external_misfits(table: Table, source: External) -> list[Misfit]:
 
 def _unopened(table: Table) -> list[Misfit]:
     paths = table.source.paths if isinstance(table.source, Files) else ()
-    told = ((path, _unread(path, Json())) for path in paths if not os.access(path, os.R_OK))
+    told = ((path, why_unread(path, Json())) for path in paths if not os.access(path, os.R_OK))
     return [Misfit(None, f"{path.name} {why}") for path, why in told][:1]
 
 
-def _unread(path: Path, format_: Format) -> str:
+_NAMES: Mapping[type, str] = {Csv: "CSV", Json: "JSON", Parquet: "Parquet"}
+
+
+def why_unread(path: Path, format_: Format) -> str:
     """Return why a file has no schema."""
     try:
         with path.open("rb"):
-            if isinstance(format_, Csv):
+            if isinstance(format_, Csv) and fields_of(path, format_) is None:
                 return "does not name its fields in its first line"
-            return "is not readable as Parquet"
+            return f"is not readable as {_NAMES[type(format_)]}"
     except FileNotFoundError:
         return "is not there"
     except OSError:
