@@ -170,3 +170,14 @@ def test_a_table_of_a_database_is_checked_too(tmp_path: Path) -> None:
         path.write_text(f"{text}columns = {{ {columns} }}\n")
         policy = load_policy(path)
         assert [*map(str, misfits_of(policy.tables["r"]))] == told
+
+
+def test_files_of_one_table_that_differ_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "m": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "b.parquet")
+    policy = policy_of(tmp_path, "*.parquet", n="integer", m="integer")
+    told = ["its files cannot be read as one table"]
+    assert [*map(str, misfits_of(policy.tables["r"]))] == told
+    with pytest.raises(PolicyInvalid) as caught:
+        PublicEngine(policy)
+    assert [*caught.value.diagnostic.why][:1] == told

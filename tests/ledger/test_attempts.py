@@ -330,7 +330,7 @@ def test_what_fails_with_released_values_is_counted(policy, monkeypatch, query):
     """
     with dpquery.connect(policy) as session:
         monkeypatch.setattr(session._public, "accepts", lambda *_: True)
-        monkeypatch.setattr(public, "_lent", _OutOfMemory)
+        monkeypatch.setattr(public, "lent", _OutOfMemory)
         found = outcomes(session, 8, query)
         assert found[:5] == ["DPQ702"] * 5
         assert set(found[5:]) <= {"DPQ702", "DPQ505"}
@@ -345,7 +345,7 @@ ANOTHER = "SELECT DP_COUNT(*, eps=2e-9) FROM staff"
 def test_its_words_count(policy, monkeypatch):
     with dpquery.connect(policy) as session:
         monkeypatch.setattr(session._public, "accepts", lambda *_: True)
-        monkeypatch.setattr(public, "_lent", _OutOfMemory)
+        monkeypatch.setattr(public, "lent", _OutOfMemory)
         for number in (1, 2):  # the second one is a repeat, and free
             with pytest.raises(ScanFailed) as failed:
                 session.sql(COUNT)
@@ -357,7 +357,7 @@ def test_its_words_count(policy, monkeypatch):
 def test_who_stops_a_repeat_has_not_failed(policy, monkeypatch):
     with dpquery.connect(policy) as session:
         session.sql(COUNT)
-        monkeypatch.setattr(public, "_lent", _Stopped)
+        monkeypatch.setattr(public, "lent", _Stopped)
         with pytest.raises(KeyboardInterrupt):
             session.sql(COUNT)
         assert session._ledger.failures("default") == 0

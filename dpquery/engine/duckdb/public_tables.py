@@ -202,4 +202,4 @@ def _of_files(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfi
                 connection.execute(f"SELECT sum(hash(r)) FROM {rows} AS r").fetchall()
             except duckdb.Error:
                 return [Misfit(None, f"{path.name} {why_unread(path, _format(source))}")]
-    return [Misfit(None, "its files do not have the same columns and types")]
+    return [Misfit(None, "its files cannot be read as one table")]

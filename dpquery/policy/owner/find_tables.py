@@ -20,6 +20,7 @@ from dpquery.policy.model import MAIN, Column, External, Files, Table
 from dpquery.policy.name_conventions import words
 from dpquery.policy.sources.csv_headers import fields_of, likely_delimiter
 from dpquery.policy.sources.paths import (
+    as_parquet,
     csv_format,
     find_external,
     find_files,
@@ -127,7 +128,7 @@ def _in_folder(path: str, directory: Path, databases: Databases, found: Found) -
             yield
         except Unfit as unfit:
             refused.append(unfit)
-            lines = unfit.remedy if format_of([Path(what)]) == "json" else ()
+            lines = unfit.remedy[1:] if format_of([Path(what)]) == "json" else ()
             told = "\n  ".join([f"it {unfit.what}", *lines])
             found.left_out[Path(what).as_posix()] = told
 
@@ -251,7 +252,8 @@ def _unlisted(paths: Sequence[str], files: Sequence[Path]) -> Unfit:
     return Unfit(
         f"names a file that does not say what its columns are, so list them: {files[0].name}",
         "each line of JSON has fields of its own.",
-        f"[tables.{toml_key(_name(paths[0]))}]   # with its unit, or public = true",
+        as_parquet(str(files[0])),
+        f"[tables.{toml_key(_name(paths[0]))}]   # in a policy, with its unit or public = true",
         f"path = {_place(paths)}",
         'columns = { name = { type = "text" }, amount = { type = "integer" } }   # for example',
         code="DPQ601",
