@@ -115,8 +115,7 @@ class Payer:
         """Add to a refusal the text it points into, and the balance."""
         refusal.source = refusal.source or source
         if isinstance(refusal, QueryRefused) and not isinstance(refusal, BudgetRefused):
-            text, left = refusal.source.text, self.standing().left
-            priced = with_own_price(refusal.diagnostic, text, left.epsilon)
+            priced = with_own_price(refusal.diagnostic, refusal.source.text)
             refusal.diagnostic = self._affordable(priced)
         if not self.policy.published:
             refusal.diagnostic = refusal.diagnostic.for_own_files()

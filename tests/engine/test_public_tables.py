@@ -181,3 +181,24 @@ def test_files_of_one_table_that_differ_are_told(tmp_path: Path) -> None:
     with pytest.raises(PolicyInvalid) as caught:
         PublicEngine(policy)
     assert [*caught.value.diagnostic.why][:1] == told
+
+
+def test_a_public_view_reads_no_file_that_the_policy_does_not_name(tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("a\n7\n")
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as made:
+        made.execute(f"CREATE VIEW v AS SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        'budget.epsilon = 1\n[tables.r]\ndatabase = "d.duckdb"\ntable = "v"\npublic = true\n'
+    )
+    with pytest.raises(PolicyInvalid):
+        rows(load_policy(path))
+
+
+def test_a_broken_public_file_is_told_as_one(tmp_path: Path) -> None:
+    packed = gzip.compress(b"a\n" + bytes(range(65, 91)) * 900)
+    (tmp_path / "r.csv.gz").write_bytes(packed[:12] + b"\xff" * 20 + packed[32:])
+    policy = policy_of(tmp_path, "r.csv.gz")
+    with pytest.raises(PolicyInvalid, match=r"r\.csv\.gz"):
+        rows(policy)
+    assert misfits_of(policy.tables["r"])

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from dpquery.core.types import Type
-from dpquery.engine.duckdb.connection import found_by, lent, start
+from dpquery.engine.duckdb.connection import found_by, lent, lock, start
 from dpquery.engine.duckdb.quoting import duckdb_name, quoted, stored, text
 from dpquery.engine.duckdb.sources.duckdb_schema import fit_in_file
 from dpquery.policy.model import Csv, DatabaseTable, Files, Format, Json, Parquet, Table
@@ -57,7 +57,11 @@ def public_rows(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if misfits:
             raise OSError(str(misfits[0]))
         columns = ", ".join(map(quoted, names)) or "1 AS one"
-        yield from connection.sql(f"SELECT {columns} FROM p0").to_arrow_reader()
+        try:
+            found_rows = connection.sql(f"SELECT {columns} FROM p0")
+        except duckdb.Error:  # of columns that its files name otherwise
+            raise OSError(f"{table.name} has no such columns") from None
+        yield from found_rows.to_arrow_reader()
 
 
 @contextmanager
@@ -88,6 +92,7 @@ def _stored_rows(table: Table) -> list[pa.Table]:
     with closing(start()) as own:
         database = str(source.database)
         own.execute(f"ATTACH {text(database)} AS {quoted(database)} (READ_ONLY)")
+        lock(own, [source.database])  # a view may name any file
         return [own.sql(f"SELECT * FROM {stored(source)}").to_arrow_table()]
 
 

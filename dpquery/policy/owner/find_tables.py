@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path
 
+from dpquery.core.source_text import visible
 from dpquery.core.types import TEXT
 from dpquery.policy.document import Unfit, toml_key, toml_text, written
 from dpquery.policy.model import MAIN, Column, External, Files, Table
@@ -249,8 +250,9 @@ def _place(paths: Sequence[str]) -> str:
 
 def _unlisted(paths: Sequence[str], files: Sequence[Path]) -> Unfit:
     """Refuse files of JSON, with the lines that a policy can have of them."""
+    name = visible(files[0].name)
     return Unfit(
-        f"names a file that does not say what its columns are, so list them: {files[0].name}",
+        f"names a file that does not say what its columns are, so list them: {name}",
         "each line of JSON has fields of its own.",
         as_parquet(str(files[0])),
         f"[tables.{toml_key(_name(paths[0]))}]   # in a policy, with its unit or public = true",

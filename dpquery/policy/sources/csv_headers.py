@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -36,7 +37,7 @@ def fields_of(path: Path, format_: Csv) -> tuple[str, ...] | None:
             line = file.readline(_LONGEST).removeprefix(MARK)
         text = line.decode().rstrip("\r\n")
         (names,) = csv.reader([text], quoting=quoting, **signs)  # type: ignore[arg-type]
-    except (OSError, EOFError, ValueError, csv.Error):
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error):
         return None
     return tuple(names) or None
 

@@ -239,7 +239,7 @@ def _what_is_wrong(wrong: str, right: str) -> str:
     start = len([*alike])
     rest = wrong[start:]
     if right.endswith(rest):
-        missing = right[start : len(right) - len(rest)].strip()
+        missing = right[start : len(right) - len(rest)].strip() or "a part"
         return f"{'a comma' if missing == ',' else missing} is missing"
     if right:
         return f"{wrong} is written {right} here"

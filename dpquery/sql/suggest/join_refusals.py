@@ -87,9 +87,12 @@ def _word_before(source: Source, word: str, span: Span) -> Span:
 
 
 _ALIKE = "declare the unit's column with one type in both tables"
+_ALIKE_IN_FILES = "write both files with one type for the unit's column"
 
 
-def refuse_units(span: Span, label: str, remedy: str = _ALIKE) -> NoReturn:
+def refuse_units(
+    span: Span, label: str, remedy: str = _ALIKE, own: str = _ALIKE_IN_FILES
+) -> NoReturn:
     """Refuse to take the units of two tables for one another."""
     raise refusal(
         "DPQ308",
@@ -102,7 +105,7 @@ def refuse_units(span: Span, label: str, remedy: str = _ALIKE) -> NoReturn:
         ),
         advice(
             f"ask the data owner to {remedy}",
-            "write both files with one type for the unit's column",
+            own,
         ),
     )
 
@@ -118,7 +121,8 @@ def same_units(context: Context, left: Relation, right: Relation, span: Span) ->
         said = (person(refers_to(words(unit), ())) for unit in (one.unit, other.unit))
         unit = next(filter(None, said), "person")
         line = f"[privacy] unit = {toml_text(unit)} into the policy"
-        refuse_units(span, label, f"write {line}, if these columns name the same units")
+        asked = f"write {line}, if these columns name the same units"
+        refuse_units(span, label, asked, "write both files with one name for the unit's column")
     if one.unit_types is None or one.unit_types != other.unit_types:
         refuse_units(span, f"{one.unit} is not declared with one type in both tables")
 

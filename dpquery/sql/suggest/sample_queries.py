@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import accumulate
+from typing import TypeGuard
 
 from sqlglot import TokenType
 from sqlglot import expressions as exp
@@ -290,16 +291,13 @@ def within_delta(
 
 
 _EPS = re.compile(r"\beps(?:ilon)?\s*(?:=>|:=|=)\s*['\"]?([\d.]+(?:e-?\d+)?)", re.IGNORECASE)
-_SAMPLE_EPS = re.compile(r"(\bDP_KEYS\(.*?)?\beps=0\.5(?![\d.e])")
+_SAMPLE_EPS = re.compile(r"\beps=0\.5(?![\d.e])")
 _LONGEST = 2_000
 """In longer queries nobody looks for the option: the time would be its square."""
 
 
-def with_own_price(found: Diagnostic, text: str, most: Fraction) -> Diagnostic:
-    """Return a refusal whose samples cost what the refused call states, if so much is left.
-
-    Keys and calls that are offered beside it cost no more than the samples do.
-    """
+def with_own_price(found: Diagnostic, text: str) -> Diagnostic:
+    """Return a refusal whose samples cost what the refused call states, where that is less."""
     if len(text) > _LONGEST:
         return found
     span, stated = found.span or Span(0, 0), [*_EPS.finditer(text)]
@@ -310,21 +308,13 @@ def with_own_price(found: Diagnostic, text: str, most: Fraction) -> Diagnostic:
         price = exact_number(own[1])
     except ValueError:
         return found
-    if not 0 < price <= max(most, _HALF):
+    if not 0 < price < _HALF:
         return found
-
-    theirs = _SAMPLE_EPS.search(text) is not None
+    theirs = _SAMPLE_EPS.search(text) is not None  # in queries that repeat what was typed
 
     def priced(line: str) -> str:
-        if _SAMPLE_EPS.search(line) is None or (theirs and "SELECT " in line):
-            return line
-        beside = price > _HALF and own[0] in line
-
-        def stated(sample: re.Match[str]) -> str:
-            added = beside or (price > _HALF and sample[1])
-            return sample[0] if added else f"{sample[1] or ''}eps={own[1]}"
-
-        return _SAMPLE_EPS.sub(stated, line)
+        repeats = theirs and "SELECT " in line
+        return line if repeats else _SAMPLE_EPS.sub(f"eps={own[1]}", line)
 
     return replace(found, remedy=tuple(map(priced, found.remedy)))
 
@@ -371,8 +361,8 @@ def sample_literal(model: Expr, *, high: bool = False) -> str:
             return decimal_text(low or Fraction(0))
 
 
-_MOST_LIKENED = 1_000
-"""Public values that a text is likened to."""
+_MOST_LIKENED, _WORD = 1_000, 64
+"""How many public values a text is likened to, and how long one is that is offered."""
 
 
 def sample_text(model: Expr, text: str = "a", at: int = 0) -> str:
@@ -383,11 +373,16 @@ def sample_text(model: Expr, text: str = "a", at: int = 0) -> str:
         text: what is meant; the value that looks most like it is taken.
         at: which value is taken where none looks like it.
     """
-    known = [value for value in values_of(model, facts_of()) or () if isinstance(value, str)]
+    known = [value for value in values_of(model, facts_of()) or () if _is_plain(value)]
     if known and text not in known:
         near = nearest(text, known) if len(known) <= _MOST_LIKENED else None
         text = near or known[at % len(known)]
     return "'" + text.replace("'", "''") + "'"
+
+
+def _is_plain(value: object) -> TypeGuard[str]:
+    """Return whether a value is a text that fits into a line."""
+    return isinstance(value, str) and value.isprintable() and len(value) <= _WORD
 
 
 def taken_by(function: DPFunction) -> str:
