@@ -146,7 +146,7 @@ def over_files_of_a_table_format(place: Path, _: pytest.MonkeyPatch) -> object:
 
 def interrupted_above(place: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     with dpquery.connect(place / "policy.toml") as session:
-        monkeypatch.setattr(public, "_lent", Interrupted)
+        monkeypatch.setattr(public, "lent", Interrupted)
         monkeypatch.setattr(session._public, "accepts", lambda *_: True)
         return session.sql(COUNT)
 
