@@ -313,8 +313,9 @@ def with_own_price(found: Diagnostic, text: str) -> Diagnostic:
     theirs = _SAMPLE_EPS.search(text) is not None  # in queries that repeat what was typed
 
     def priced(line: str) -> str:
-        repeats = theirs and "SELECT " in line
-        return line if repeats else _SAMPLE_EPS.sub(f"eps={own[1]}", line)
+        if _SAMPLE_EPS.search(line) is None or (theirs and "SELECT " in line):
+            return line  # as it is: a line may be worded in two ways
+        return _SAMPLE_EPS.sub(f"eps={own[1]}", line)
 
     return replace(found, remedy=tuple(map(priced, found.remedy)))
 

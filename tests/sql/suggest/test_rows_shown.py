@@ -49,7 +49,7 @@ SAID = [
     (
         "SELECT NTILE(4) OVER (ORDER BY age) AS q, DP_COUNT(*, eps=1) FROM staff GROUP BY q",
         SEVERAL,
-        "SELECT DP_QUANTILE(age, [0.25, 0.5, 0.75], eps=1) FROM staff",
+        "SELECT DP_QUANTILE(age, [0.25, 0.5, 0.75], eps=0.5) FROM staff",
     ),
     (
         f"{COUNT} WHERE row_number() OVER (ORDER BY person_id) < 10",
