@@ -52,7 +52,9 @@ def test_a_query_on_the_command_line_loads_neither_pandas_nor_the_shell(tmp_path
         command = [str(policy), "-c", asked, "-o", str(tmp_path / "answer")]
         modules = loaded(f"from dpquery.shell.main import main\nassert main({command}) == 0")
         assert {"pyarrow", "duckdb"} <= modules
-        assert modules & {"pandas", "polars", "dp_accounting", "prompt_toolkit"} == set()
+        assert (
+            modules & {"pandas", "polars", "dp_accounting", "prompt_toolkit", "scipy"} == set()
+        )
         assert modules & SLOW == set()
     computed = ["-c", f"SELECT dept, n / 2 AS half FROM ({query})"]
     command = [str(policy), *computed, "-o", str(tmp_path / "answer")]

@@ -14,7 +14,6 @@ from math import ceil, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import stats
 
 from dpquery.core.privacy_loss import decimal_text
 from dpquery.functions.additive_releases import LEVEL, AdditiveRelease, in_steps, in_type
@@ -97,6 +96,8 @@ def half_width(scale: Fraction, times: int, confidence: Fraction) -> int:
     if 2 * far <= WIDEST:
         beyond = 2 * _law(size, times, 1 << ceil(far).bit_length() + 1)[::-1].cumsum()[::-1]
         return int(np.argmax(beyond[1:] <= missed * (1 - 1e-9)))
+    from scipy import stats  # it takes longer to load than most queries
+
     arrivals = np.arange(times)
     behind = stats.binom.sf(times - 1, 2 * times - 1 - arrivals, 0.5)
     low, high = 0.0, far / size
