@@ -108,7 +108,7 @@ def _reader(table: Table, paths: Sequence[Path] | None = None, *, texts: bool = 
     if not isinstance(source, Files):
         return "f0"
     files = ", ".join(text(found_by(path)) for path in paths or source.paths)
-    match _format(source):
+    match _read_as(source):
         case Parquet():
             return f"read_parquet([{files}], union_by_name=false, hive_partitioning=false)"
         case Json():  # fields are known by all lines; of declared ones, the text is cast
@@ -119,7 +119,7 @@ def _reader(table: Table, paths: Sequence[Path] | None = None, *, texts: bool = 
             return f"read_csv([{files}], {settings}{', all_varchar=true' * texts})"
 
 
-def _format(source: Files) -> Format:
+def _read_as(source: Files) -> Format:
     """Return how DuckDB reads public files: those of no known name as CSV, of any delimiter."""
     if isinstance(source.format, Json):
         return source.format
@@ -159,7 +159,7 @@ def _causes(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfit]
 
 def _schema_misfits(table: Table) -> list[Misfit]:
     source = table.source
-    parquet = isinstance(source, Files) and isinstance(_format(source), Parquet)
+    parquet = isinstance(source, Files) and isinstance(_read_as(source), Parquet)
     return file_misfits(table) if parquet else []
 
 
@@ -206,5 +206,5 @@ def _of_files(connection: duckdb.DuckDBPyConnection, table: Table) -> list[Misfi
             try:
                 connection.execute(f"SELECT sum(hash(r)) FROM {rows} AS r").fetchall()
             except duckdb.Error:
-                return [Misfit(None, f"{path.name} {why_unread(path, _format(source))}")]
+                return [Misfit(None, f"{path.name} {why_unread(path, _read_as(source))}")]
     return [Misfit(None, "its files cannot be read as one table")]
